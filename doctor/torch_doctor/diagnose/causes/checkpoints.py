@@ -134,7 +134,7 @@ register(
                 source="torch 1.0 to 2.15",
             ),
             Signature(
-                "missing",
+                "issing key",
                 "Missing keys: 163, unexpected keys: 163",
                 "Missing keys: 0, unexpected keys: 0",
                 r"[Mm]issing keys?: (?P<missing>\d{2,}),? [Uu]nexpected keys?: (?P=missing)\b",
@@ -159,7 +159,7 @@ register(
             Signature("git-lfs.github.com/spec", "version https://git-lfs.github.com/spec/v1", "git-lfs docs", r"version https://git-lfs\.github\.com/spec", source="Git LFS"),
             Signature(
                 "header too large",
-                "safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge",
+                "safetensors_rust.SafetensorError: Error while deserializing header: header too large",
                 "header",
                 r"SafetensorError: Error while deserializing header: header too large",
                 source="safetensors 0.3 to 0.7",

@@ -64,7 +64,7 @@ register(
                 "Expected all tensors to be on the same device",
                 "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
                 "tensors on the same device",
-                r"Expected all tensors to be on the same device,?[^\n]*?(?:found at least two devices, (?P<devices>[^!\n]*)|but got (?P<what>[^\n]*))?",
+                r"Expected all tensors to be on the same device(?:[^\n]*?(?P<devices>(?:found at least two devices|but got)[^\n!]*))?",
                 source="torch 1.5 to 2.15, c10 device checks",
             ),
             Signature(
@@ -155,7 +155,6 @@ register(
         Remediation("Take the forward pass out of no_grad, unfreeze what is to be trained, and compute the loss from tensors", ("print(loss.requires_grad, loss.grad_fn)", "[n for n, p in model.named_parameters() if p.requires_grad]", _LINT)),
         (
             Signature("does not require grad and does not have a grad_fn", "RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn", "require grad", source="torch 0.4 to 2.15"),
-            Signature("None of the inputs have requires_grad=True. Gradients will be None", "UserWarning: None of the inputs have requires_grad=True. Gradients will be None", "requires_grad=True", also=(r"does not require grad",), source="torch 1.4 to 2.15"),
         ),
     ),
     Cause(
@@ -215,7 +214,7 @@ register(
             Signature(
                 "grad",
                 "step 1 loss 2.1 grad_norm 1.0\nstep 2 loss 1.9 grad_norm 2.1\nstep 3 loss 1.8 grad_norm 3.3\nstep 4 loss 2.4 grad_norm 4.7\nstep 5 loss 3.9 grad_norm 6.9\nstep 6 loss 7.0 grad_norm 11.2",
-                "step 1 loss 2.1 grad_norm 1.0\nstep 2 loss 1.9 grad_norm 0.9",
+                "step 1 loss 2.1 gradnorm_clip on",
                 r"(?P<trend>)\b(?:grad(?:ient)?[_ ]?norm|gnorm)\W{0,3}\d",
                 source="common training loops",
             ),
@@ -292,10 +291,9 @@ register(
             Signature("is invalid for input of size", "RuntimeError: shape '[32, -1, 7]' is invalid for input of size 100", "invalid", r"(?P<what>shape '\[[^\]]*\]' is invalid for input of size \d+)", source="torch 0.4 to 2.15"),
             Signature("batch_size (", "ValueError: Expected input batch_size (32) to match target batch_size (31).", "batch_size (32)", r"(?P<what>Expected input batch_size \(\d+\) to match target batch_size \(\d+\))", source="torch 0.4 to 2.15"),
             Signature("is different to the input size", "ValueError: Using a target size (torch.Size([32])) that is different to the input size (torch.Size([32, 1])) is not allowed.", "different input", r"(?P<what>target size \(torch\.Size\(\[[^\]]*\]\)\) [^\n]*different to the input size \(torch\.Size\(\[[^\]]*\]\)\)) is", source="torch 1.0 to 2.15"),
-            Signature("Expected more than 1 value per channel when training", "ValueError: Expected more than 1 value per channel when training, got input size torch.Size([1, 512])", "more than 1 value", r"(?P<what>batch norm got a batch of one sample(?!x)|Expected more than 1 value per channel when training[^\n]*)", source="torch 0.4 to 2.15: the last batch has one sample, use drop_last"),
+            Signature("Expected more than 1 value per channel when training", "ValueError: Expected more than 1 value per channel when training, got input size torch.Size([1, 512])", "more than 1 value", r"(?P<what>Expected more than 1 value per channel when training[^\n]*)", source="torch 0.4 to 2.15: the last batch has one sample, use drop_last"),
             Signature("Index tensor must have the same number of dimensions", "RuntimeError: Index tensor must have the same number of dimensions as input tensor", "Index tensor", r"(?P<what>Index tensor must have the same number of dimensions[^\n]*)", source="torch 1.0 to 2.15"),
             Signature("Dimension out of range", "IndexError: Dimension out of range (expected to be in range of [-1, 0], but got 1)", "out of range", r"(?P<what>Dimension out of range \([^)]*\))", source="torch 0.4 to 2.15"),
-            Signature("expand(", "RuntimeError: The expanded size of the tensor (5) must match the existing size (3) at non-singleton dimension 0", "expand(x)", r"(?P<what>The expanded size of the tensor \(\d+\) must match the existing size \(\d+\))", source="torch 0.4 to 2.15"),
             Signature("The expanded size of the tensor", "RuntimeError: The expanded size of the tensor (5) must match the existing size (3) at non-singleton dimension 0", "expanded size", r"(?P<what>The expanded size of the tensor \(\d+\) must match the existing size \(\d+\))", source="torch 0.4 to 2.15"),
         ),
         explains=("CMP2",),

@@ -69,7 +69,7 @@ register(
                 source="gcc 9 to 14",
             ),
         ),
-        explains=("CMP21",),
+        explains=("CMP22",),
         references="https://github.com/triton-lang/triton",
     ),
     Cause(
@@ -102,7 +102,7 @@ register(
                 source="gcc, clang",
             ),
         ),
-        explains=("CMP21",),
+        explains=("CMP22",),
     ),
     Cause(
         "CMP203",
@@ -136,7 +136,7 @@ register(
                 source="binutils",
             ),
         ),
-        explains=("CMP21",),
+        explains=("CMP22",),
     ),
     Cause(
         "CMP204",
@@ -173,7 +173,7 @@ register(
             ),
         ),
         judge=noexec,
-        explains=("CMP21", "PKG21"),
+        explains=("CMP22", "PKG21"),
         decide="findmnt -T FILE -o TARGET,FSTYPE,OPTIONS; ulimit -v",
     ),
     Cause(
@@ -204,13 +204,13 @@ register(
             ),
             Signature(
                 "triton",
-                "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)\n  in triton/runtime/cache.py",
+                "  File \"triton/compiler/compiler.py\", line 280, in compile\njson.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
                 "JSONDecodeError in my config",
                 r"triton/(?:runtime/cache|compiler/compiler)\.py[^\n]*\n(?:.*\n){0,12}?[^\n]*(?P<file>JSONDecodeError|EOFError|UnpicklingError)",
                 source="triton 2.x and 3.x",
             ),
         ),
-        explains=("CMP21", "PKG21"),
+        explains=("CMP22", "PKG21"),
     ),
     Cause(
         "CMP206",
@@ -245,7 +245,7 @@ register(
                 source="triton on NFS",
             ),
         ),
-        explains=("CMP21",),
+        explains=("CMP22",),
     ),
     Cause(
         "CMP207",
@@ -292,7 +292,7 @@ register(
                 source="triton 2.x on old or new GPUs",
             ),
         ),
-        explains=("CMP21",),
+        explains=("CMP22",),
         judge=lambda seen, verdict: with_message(verdict, verdict.message if seen.groups.get("arch") else verdict.message.replace(" ?", "")),
     ),
     Cause(
@@ -356,7 +356,7 @@ register(
                 source="torch 2.0 to 2.15 (cache_size_limit, from 2.6 on recompile_limit)",
             ),
             Signature(
-                "CacheSizeLimit",
+                "LimitExceeded",
                 "torch._dynamo.exc.CacheLimitExceeded: cache_size_limit reached",
                 "cache size limit",
                 r"(?:CacheLimitExceeded|RecompileLimitExceeded|CacheSizeLimitExceeded)(?P<limit>)",
@@ -486,7 +486,7 @@ register(
             ),
             Signature(
                 "BrokenProcessPool",
-                "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly while the future was running or pending.",
+                "torch/_inductor/async_compile.py: concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly while the future was running or pending.",
                 "process pool",
                 also=(r"inductor|compile_worker|async_compile",),
                 source="python 3.8 to 3.14 with torch 2.0 to 2.6",

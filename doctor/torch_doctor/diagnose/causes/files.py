@@ -76,7 +76,7 @@ register(
                 source="coreutils, bash",
             ),
             Signature(
-                "Unable to open file",
+                "unable to open file",
                 "PermissionError: [Errno 13] Unable to synchronously open file (unable to open file: name = '/data/x.h5', errno = 13, error message = 'Permission denied')",
                 "Unable to open file (unable to lock file, errno = 11)",
                 r"Unable to (?:synchronously )?(?:open|create) file \(unable to open file: name = '(?P<path>[^']+)', errno = 13",
@@ -215,7 +215,7 @@ register(
                 source="python 3.8 to 3.14",
             ),
             Signature("can't open file", "python: can't open file '/app/train.py': [Errno 2] No such file or directory", "can't open", r"can't open file '(?P<path>[^']*)': \[Errno 2\]", source="python 3.8 to 3.14"),
-            Signature("Unable to open file", "FileNotFoundError: [Errno 2] Unable to synchronously open file (unable to open file: name = 'x.h5', errno = 2, error message = 'No such file or directory')", "errno = 22", r"name = '(?P<path>[^']+)', errno = 2\b", source="h5py"),
+            Signature("unable to open file", "FileNotFoundError: [Errno 2] Unable to synchronously open file (unable to open file: name = 'x.h5', errno = 2, error message = 'No such file or directory')", "errno = 22", r"name = '(?P<path>[^']+)', errno = 2\b", source="h5py"),
         ),
         kind=VAGUE,
     ),

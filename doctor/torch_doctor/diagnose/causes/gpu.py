@@ -71,7 +71,7 @@ register(
             ),
             Signature(
                 "Can't initialize NVML",
-                "UserWarning: Can't initialize NVML",
+                "UserWarning: Can't initialize NVML\nRuntimeError: No CUDA GPUs are available",
                 "NVML initialized",
                 also=(r"CUDA error|No CUDA GPUs|no CUDA-capable|Unknown Error",),
                 source="torch 1.9 to 2.15, torch/cuda/__init__.py",
@@ -106,7 +106,7 @@ register(
                 source="NVIDIA kernel module",
             ),
             Signature(
-                "error 803",
+                "rror 803",
                 "Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display driver / cuda driver combination",
                 "Error 804: forward compatibility was attempted on non supported HW",
                 r"[Ee]rror 803: system has unsupported display driver / cuda driver combination",
@@ -374,7 +374,7 @@ register(
                 "Unable to determine the device handle",
                 "Unable to determine the device handle for GPU0000:03:00.0: Unknown Error",
                 "device handle found",
-                r"Unable to determine the device handle for (?:GPU|gpu) ?\d*:? ?(?P<where>[0-9a-fA-F:.]+)",
+                r"Unable to determine the device handle for (?:GPU|gpu) ?\d*:? ?(?P<where>[0-9a-fA-F:.]*[0-9a-fA-F])",
                 source="nvidia-smi 418 to 590",
             ),
             Signature(
@@ -550,7 +550,7 @@ register(
                 source="torch 0.4 to 2.15",
             ),
             Signature(
-                "CUDA-capable device(s) is/are busy or unavailable",
+                "busy or unavailable",
                 "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable",
                 "devices are busy",
                 r"all CUDA-capable devices are busy or unavailable|CUDA-capable device\(s\) is/are busy or unavailable",

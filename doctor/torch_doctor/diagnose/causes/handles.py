@@ -16,10 +16,7 @@ def garbled(seen: Seen, verdict: Verdict) -> Verdict | None:
     """Without a word of workers the same text may also mean a file that is really damaged."""
     if seen.has(_WORKER):
         return verdict
-    return with_message(
-        verdict,
-        f"{verdict.message}; if the same read fails in one process as well, the file was cut short or damaged while it was written",
-    )
+    return with_message(verdict, verdict.message, None, workers_seen=False)
 
 
 register(
@@ -66,14 +63,15 @@ register(
             ),
             Signature(
                 "Unspecified error in H5D",
-                "RuntimeError: Unspecified error in H5Dget_num_attrs (return value <0)",
+                "RuntimeError: Caught RuntimeError in DataLoader worker process 0.\nRuntimeError: Unspecified error in H5Dget_num_attrs (return value <0)",
                 "Unspecified error",
                 r"(?P<text>Unspecified error in H5\w+) \(return value",
                 also=(_WORKER,),
                 source="h5py 2.10 to 3.16",
             ),
         ),
-        decide="h5ls -r FILE, then the same run with num_workers=0",
+        decide="the same run with num_workers=0; python -c \"import h5py; h5py.File('FILE')['KEY'][:]\"",
+        alternatives=("HDF207",),
         judge=garbled,
         references="https://github.com/pytorch/pytorch/issues/11929",
     ),
@@ -207,7 +205,7 @@ register(
             ),
             Signature(
                 "h5py/_objects.pyx",
-                "  File \"h5py/_objects.pyx\", line 54, in h5py._objects.with_phil.wrapper (hang)",
+                "Thread 4242 (idle): py-spy\n    with_phil.wrapper (h5py/_objects.pyx:54)",
                 "  File \"h5py/_objects.pyx\", line 54, in h5py._objects.with_phil.wrapper\nOSError: Can't read data",
                 r"(?:py-spy|Thread 0x|hang|stuck|Timeout)[^\n]*\n(?:.*\n){0,20}?[^\n]*(?P<where>h5py/_objects\.pyx)",
                 unless=(r"^(?:OSError|KeyError|RuntimeError|BlockingIOError)\b",),
@@ -255,6 +253,14 @@ register(
                 "truncated log",
                 r"(?P<text>truncated file: eof = \d+[^)]*)",
                 source="h5py 2.10 to 3.16",
+            ),
+            Signature(
+                "inflate() failed",
+                "OSError: Can't read data (inflate() failed)",
+                "OSError: Caught OSError in DataLoader worker process 3.\nOSError: Can't read data (inflate() failed)",
+                r"Can't (?:synchronously )?read data \((?P<text>inflate\(\) failed)",
+                unless=(_WORKER,),
+                source="h5py 2.10 to 3.16: a file that is really damaged",
             ),
             Signature(
                 "file signature not found",
@@ -360,7 +366,7 @@ register(
             ),
             Signature(
                 "MDB_CORRUPTED",
-                "lmdb.CorruptedError: mdb_get: MDB_CORRUPTED: Located page was wrong type",
+                "lmdb.CorruptedError: Caught CorruptedError in DataLoader worker process 0.\nlmdb.CorruptedError: mdb_get: MDB_CORRUPTED: Located page was wrong type",
                 "page corrupted",
                 r"(?P<text>MDB_(?:CORRUPTED|PAGE_NOTFOUND|PANIC)[^\n]*)",
                 also=(_WORKER,),

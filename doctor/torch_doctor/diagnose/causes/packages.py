@@ -33,8 +33,7 @@ register(
             Signature("undefined symbol: ", "ImportError: /opt/venv/lib/python3.11/site-packages/flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEi", "ImportError: /tmp/torchinductor_user/triton/0/d5/__triton_launcher.so: undefined symbol: cuLaunchKernel", r"(?P<file>(?!\S*(?:torchinductor|/triton/|\.triton))/?\S+\.so[\w.]*): undefined symbol: (?P<symbol>(?!nccl|cudnn|cublas|__nv|cu[A-Z])\w+)", source="glibc"),
             Signature("operator torchvision::nms does not exist", "RuntimeError: operator torchvision::nms does not exist", "operator exists", r"operator (?P<file>torchvision)::(?P<symbol>\w+) does not exist", source="torchvision of another torch"),
             Signature("Couldn't load custom C++ ops", "RuntimeError: Couldn't load custom C++ ops. This can happen if your PyTorch and torchvision versions are incompatible", "C++ ops", source="torchvision 0.6 to 0.30"),
-            Signature("have different CUDA major versions", "RuntimeError: Detected that PyTorch and torchvision were compiled with different CUDA major versions.", "CUDA versions", r"(?P<file>PyTorch and \w+) (?:were compiled with|have) different CUDA (?:major )?versions|Detected that PyTorch and (?P<f>\w+) were compiled with different CUDA", source="torchvision, torchaudio"),
-            Signature("were compiled with different CUDA", "RuntimeError: Detected that PyTorch and torchaudio were compiled with different CUDA versions.", "compiled with", source="torchvision, torchaudio"),
+            Signature("were compiled with different CUDA", "RuntimeError: Detected that PyTorch and torchaudio were compiled with different CUDA versions.", "compiled with", r"PyTorch and (?P<file>\w+) were compiled with different CUDA", source="torchvision, torchaudio"),
             Signature("xFormers can't load C++/CUDA extensions", "WARNING[XFORMERS]: xFormers can't load C++/CUDA extensions. xFormers was built for: PyTorch 2.1.0", "xFormers", source="xformers 0.0.16 to 0.0.33"),
         ),
         judge=lambda seen, verdict: with_message(verdict, verdict.message.replace(" (its symbol ? does not exist in the installed one)", "").replace("?", "an extension")),
@@ -103,7 +102,7 @@ register(
         (
             Signature("has no attribute", "AttributeError: module 'numpy' has no attribute 'float'", "AttributeError: 'Net' object has no attribute 'x'", r"AttributeError: (?P<what>module '(?!__)[\w.]+' has no attribute '\w+')", source="python 3.8 to 3.14"),
             Signature("cannot import name", "ImportError: cannot import name 'container_abcs' from 'torch._six'", "cannot import", r"ImportError: (?P<what>cannot import name '\w+' from '[\w.]+')", source="python 3.8 to 3.14"),
-            Signature("has no attribute 'Parameter'", "AttributeError: partially initialized module 'torch' has no attribute 'Tensor' (most likely due to a circular import)", "circular", r"(?P<what>partially initialized module '\w+' has no attribute '\w+')", source="python 3.8 to 3.14: a file of one's own named torch.py"),
+            Signature("partially initialized module", "AttributeError: partially initialized module 'torch' has no attribute 'Tensor' (most likely due to a circular import)", "circular", r"(?P<what>partially initialized module '\w+' has no attribute '\w+')", source="python 3.8 to 3.14: a file of one's own named torch.py"),
         ),
         kind=VAGUE,
     ),

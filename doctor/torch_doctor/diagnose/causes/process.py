@@ -292,7 +292,7 @@ register(
             Signature(
                 "exited with code 0",
                 "trainer exited with code 0",
-                "epoch 1 loss 0.5\nepoch 2 loss 0.4\ntrainer exited with code 0",
+                "trainer exited with code 1",
                 r"exited with code 0\b",
                 source="Docker, compose",
             ),

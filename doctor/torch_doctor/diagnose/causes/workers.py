@@ -350,7 +350,7 @@ register(
             ),
             Signature(
                 "Trying to resize storage that is not resizable",
-                "RuntimeError: Trying to resize storage that is not resizable",
+                "RuntimeError: Caught RuntimeError in DataLoader worker process 0.\nRuntimeError: Trying to resize storage that is not resizable",
                 "storage is resizable",
                 also=(r"collate|DataLoader worker",),
                 source="torch 1.12 to 2.15",
@@ -424,7 +424,7 @@ register(
             ),
             Signature(
                 "pickle data was truncated",
-                "_pickle.UnpicklingError: pickle data was truncated",
+                "  File \"multiprocessing/spawn.py\", line 120, in spawn_main\n_pickle.UnpicklingError: pickle data was truncated",
                 "data was truncated",
                 also=(r"spawn_main|multiprocessing|Can't pickle|cannot pickle",),
                 source="python 3.8 to 3.14",
@@ -442,7 +442,7 @@ register(
         (
             Signature(
                 "Connection reset by peer",
-                "ConnectionResetError: [Errno 104] Connection reset by peer",
+                "  File \"multiprocessing/connection.py\", line 399, in _recv\nConnectionResetError: [Errno 104] Connection reset by peer",
                 "NCCL WARN Connection reset",
                 r"ConnectionResetError: \[Errno 104\] Connection reset by peer",
                 also=(r"multiprocessing|DataLoader|resource_sharer|rebuild_storage_fd",),
@@ -456,10 +456,10 @@ register(
                 source="python 3.8 to 3.14",
             ),
             Signature(
-                "FileNotFoundError: [Errno 2] No such file or directory",
+                "resource_sharer",
                 "    return detach\n  File \"multiprocessing/resource_sharer.py\", line 57, in detach\nFileNotFoundError: [Errno 2] No such file or directory",
                 "FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'",
-                r"resource_sharer[^\n]*\n(?:.*\n){1,16}?(?:FileNotFoundError: \[Errno 2\] No such file or directory|ConnectionRefusedError[^\n]*)$",
+                r"resource_sharer[^\n]*\n(?:.*\n){0,16}?(?:FileNotFoundError: \[Errno 2\] No such file or directory|ConnectionRefusedError[^\n]*)$",
                 source="python 3.8 to 3.14",
             ),
         ),
