@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from torch_doctor.facts.filesystem import NETWORK_KINDS, FsFacts, Place
+from torch_doctor.facts.filesystem import FsFacts, Place
 from torch_doctor.facts.request import Request
 from torch_doctor.facts.requirements import Requirements
 from torch_doctor.model import ProbeFailure
@@ -34,18 +34,12 @@ CACHES = {
     "TRITON_CACHE_DIR": "compile-cache",
 }
 
-#: what hangs when its server is gone: network file systems, anything in user space, automounts
-_CAN_HANG = NETWORK_KINDS | {"autofs", "fuse", "fuseblk"}
-
-#: as many as the kernel follows
-MAX_LINKS = 40
-
 
 def probe(request: Request, environment: Mapping[str, str] = os.environ) -> FsFacts | ProbeFailure:
     """The folders that this run would use, and what can be done in them."""
     places = list(wanted(request.requirements, environment))
     table = mounts.read()
-    slow = [index for index, place in enumerate(places) if can_hang(place.path, table)]
+    slow = [index for index, place in enumerate(places) if mounts.can_hang(place.path, table)]
     found = isolated.call(
         "places",
         {
@@ -55,6 +49,7 @@ def probe(request: Request, environment: Mapping[str, str] = os.environ) -> FsFa
         },
         python=sys.executable,
         timeout=request.timeout,
+        flags=isolated.ALONE,
     )
     if isinstance(found, ProbeFailure):
         return found
@@ -85,35 +80,6 @@ def wanted(needs: Requirements, environment: Mapping[str, str]) -> Iterator[Plac
             yield Place(role, _absolute(environment[variable], home), variable)
     yield from (Place("checkpoints", _absolute(path, home)) for path in dict.fromkeys(needs.checkpoint_paths))
     yield from (Place("data", _absolute(path, home)) for path in dict.fromkeys(needs.data_paths))
-
-
-def can_hang(path: str, table: tuple[mounts.Mount, ...]) -> bool:
-    """Whether looking at ``path`` can wait for a server. Links are followed, but none that such a mount holds."""
-    current, pending, links = Path("/"), list(Path(path).parts[1:]), 0
-    while pending:
-        part = pending.pop(0)
-        current = current.parent if part == ".." else current / part
-        if _kind(str(current), table) in _CAN_HANG:
-            return True
-        target = _link(current)
-        if target is not None and links < MAX_LINKS:
-            links += 1
-            current = current.parent
-            pending = [part for part in target.parts if part != "/"] + pending
-            current = Path("/") if target.is_absolute() else current
-    return _kind(str(current), table) in _CAN_HANG
-
-
-def _link(path: Path) -> Path | None:
-    try:
-        return path.readlink()
-    except OSError:
-        return None
-
-
-def _kind(path: str, table: tuple[mounts.Mount, ...]) -> str:
-    mount = mounts.of(path, table)
-    return mount.kind if mount else ""
 
 
 def _absolute(path: str, home: str) -> str:

@@ -7,7 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from torch_doctor.facts.filesystem import NETWORK_KINDS
+
 MOUNTINFO = Path("/proc/self/mountinfo")
+
+#: what hangs when its server is gone: network file systems, anything in user space, automounts
+_CAN_HANG = NETWORK_KINDS | {"autofs", "fuse", "fuseblk"}
+
+#: as many as the kernel follows
+MAX_LINKS = 40
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
@@ -61,3 +69,32 @@ def of(path: str, mounts: Iterable[Mount]) -> Mount | None:
         if inside and (best is None or len(mount.point) >= len(best.point)):
             best = mount
     return best
+
+
+def can_hang(path: str, table: tuple[Mount, ...]) -> bool:
+    """Whether looking at ``path`` can wait for a server. Links are followed, but none that such a mount holds."""
+    current, pending, links = Path("/"), list(Path(path).parts[1:]), 0
+    while pending:
+        part = pending.pop(0)
+        current = current.parent if part == ".." else current / part
+        if _kind(str(current), table) in _CAN_HANG:
+            return True
+        target = _link(current)
+        if target is not None and links < MAX_LINKS:
+            links += 1
+            current = current.parent
+            pending = [part for part in target.parts if part != "/"] + pending
+            current = Path("/") if target.is_absolute() else current
+    return _kind(str(current), table) in _CAN_HANG
+
+
+def _link(path: Path) -> Path | None:
+    try:
+        return path.readlink()
+    except OSError:
+        return None
+
+
+def _kind(path: str, table: tuple[Mount, ...]) -> str:
+    mount = of(path, table)
+    return mount.kind if mount else ""

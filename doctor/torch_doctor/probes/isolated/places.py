@@ -10,12 +10,15 @@ import errno
 import json
 import mmap
 import os
-import secrets
 import select
 import signal
 import sys
 import time
 from typing import Any
+
+
+def name_of(error: OSError) -> str:
+    return errno.errorcode.get(error.errno or 0, str(error.errno))
 
 
 def nearest_existing(path: str) -> tuple[str, os.stat_result]:
@@ -59,18 +62,18 @@ def look(place: dict[str, Any]) -> dict[str, Any]:
 
 
 def try_writing(folder: str) -> dict[str, Any]:
-    path = os.path.join(folder, ".torch-doctor-" + secrets.token_hex(8))
+    path = os.path.join(folder, ".torch-doctor-" + os.urandom(8).hex())
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        return {"error": errno.errorcode.get(error.errno, str(error.errno))}
+        return {"error": name_of(error)}
     try:
         # the name goes first: whatever kills this process leaves no file behind
         os.unlink(path)
         os.write(descriptor, b"\0" * mmap.PAGESIZE)
         return {"executable": maps_executable(descriptor)}
     except OSError as error:
-        return {"error": errno.errorcode.get(error.errno, str(error.errno))}
+        return {"error": name_of(error)}
     finally:
         os.close(descriptor)
 
@@ -87,7 +90,7 @@ def safely(place: dict[str, Any]) -> dict[str, Any]:
     try:
         return look(place)
     except OSError as error:
-        return {"error": errno.errorcode.get(error.errno, str(error.errno)), "exists": False}
+        return {"error": name_of(error), "exists": False}
 
 
 def start_aside(place: dict[str, Any]) -> tuple[int, int]:
