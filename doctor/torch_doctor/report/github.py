@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch_doctor.model import Location, Outcome, Report, Severity
 from torch_doctor.report import Style
-from torch_doctor.report.text import remedy
+from torch_doctor.report.text import remedy, visible
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
@@ -39,7 +39,7 @@ def _command(level: str, title: str, message: str, location: Location | None) ->
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

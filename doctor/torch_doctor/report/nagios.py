@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from torch_doctor.model import NEVER, Outcome, Report, Severity, counted
 from torch_doctor.report import Style
+from torch_doctor.report.text import visible
 
 _WORDS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 
@@ -38,4 +39,4 @@ def exit_code(report: Report, fail_on: str = "error") -> int:
 
 def _clean(text: str) -> str:
     # the bar starts performance data, and a line is one status
-    return text.replace("|", "/").replace("\n", " ")
+    return visible(text.replace("|", "/").replace("\n", " "))

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from torch_doctor.model import FAMILIES, Check, CheckResult, Finding, Outcome, Report, Severity, counted
 from torch_doctor.report import Style
-from torch_doctor.report.text import place
+from torch_doctor.report.text import place, visible
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
 _MARKS = {
@@ -92,12 +92,14 @@ def _finding(console: Console, check: Check, finding: Finding) -> None:
         console.print(_indented(finding.remediation.text))
     for command in finding.remediation.commands:
         # a command is pasted: it is never wrapped
-        console.print(Text("\n".join(f"    {part}" for part in command.splitlines()), style="green"), soft_wrap=True)
+        console.print(
+            Text("\n".join(f"    {part}" for part in visible(command).split("\n")), style="green"), soft_wrap=True
+        )
     console.print()
 
 
 def _indented(text: str) -> Padding:
-    return Padding(Text(text), (0, 0, 0, 2))
+    return Padding(Text(visible(text)), (0, 0, 0, 2))
 
 
 def _results(console: Console, report: Report, style: Style) -> None:
@@ -105,12 +107,12 @@ def _results(console: Console, report: Report, style: Style) -> None:
         if result.outcome is Outcome.CRASHED or style.verbose:
             line = Text(f"{result.outcome.value:8}", style=_MARKS[result.outcome][2])
             line.append(f"{result.check.id} {result.check.name}")
-            line.append(f": {result.reason}" if result.reason else "", style="dim")
+            line.append(f": {visible(result.reason)}" if result.reason else "", style="dim")
             console.print(line, soft_wrap=True)
 
 
 def _line(console: Console, severity: Severity, text: str) -> None:
-    console.print(Text.assemble((severity.value, _STYLES[severity]), f" {text}"), soft_wrap=True)
+    console.print(Text.assemble((severity.value, _STYLES[severity]), f" {visible(text)}"), soft_wrap=True)
 
 
 def _summary(report: Report) -> str:

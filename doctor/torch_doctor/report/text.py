@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 from torch_doctor.model import HEADINGS, Check, Finding, Location
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def visible(text: str) -> str:
+    """``text`` with control characters spelt out: what a log held must not move the reader's cursor."""
+    return _CONTROL.sub(lambda m: ascii(m[0])[1:-1], text)
 
 
 def place(location: Location | None) -> str:
