@@ -18,6 +18,7 @@ COMMANDS = (
     "check",
     "explain",
     "rule",
+    "diff",
 )
 
 app = typer.Typer(
