@@ -50,7 +50,9 @@ def named(request: Request) -> Request:
         if request.log.is_dir():
             raise DoctorError(str(request.log), "is a folder, not a log", f"ls {request.log}")
     if request.facts is not None and not request.facts.exists():
-        raise DoctorError(str(request.facts), "there is no such file", "torch-doctor check --format json > facts.json")
+        raise DoctorError(
+            str(request.facts), "there is no such file", "torch-doctor check --format json > facts.json"
+        )
     return replace(request)
 
 
