@@ -15,6 +15,8 @@ from torch_doctor.model import Finding, Location, Remediation, Severity
 #: a fault that ends a run; a fault that degrades it while it goes on; a text that leaves several causes open;
 #: a text that only repeats what another one says
 FATAL, DEGRADED, VAGUE, ECHO = "fatal", "degraded", "vague", "echo"
+#: a warning in the log that is worth a word, and never ends a run
+HINT = "hint"
 #: something failed, and no signature knows it
 UNKNOWN = "unknown"
 
@@ -60,6 +62,10 @@ class Seen:
         """True where the run holds the pattern."""
         return self.log.search(pattern)
 
+    def find(self, pattern: str) -> re.Match[str] | None:
+        """The first place of the pattern in the run."""
+        return _compiled(pattern).search(self.log.text)
+
     def near(self, pattern: str, before: int = 30, after: int = 30) -> re.Match[str] | None:
         """The pattern within so many kept lines of the match."""
         first = max(0, self.index - before)
@@ -88,7 +94,7 @@ class Cause:
         message: one line of what was found; ``{name}`` is a group of the signature, and
             ``[[...{name}...]]`` goes where the signature has no such group.
         remedy: what mends it; commands hold ``{name}`` too.
-        kind: FATAL, DEGRADED, VAGUE or ECHO.
+        kind: FATAL, DEGRADED, VAGUE, ECHO or HINT.
         explains: IDs (or prefixes of them) that are consequences where this one is found.
         likelier: IDs that come before this one where both are found, whatever the order in the log.
         decide: the one command that tells it from the other causes of the same text.

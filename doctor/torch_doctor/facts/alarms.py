@@ -17,7 +17,7 @@ WORDS = (
     rb"|torch-doctor|python[\d.]* |torchrun|too old|too many|unsupported|undefined|duplicate|death|closing|direct "
     rb"cause"
     rb"|freed|\bbad[_ ]|terminate called|owned by|must have|not a tty|unknown terminal|deadline|requires? reset|git-lfs"
-    rb"|out_of_memory|low on resource|interrupt|with_phil|new process|core dump|inconsisten|backtrace|never reach|abruptly"
+    rb"|out_of_memory|low on resource|interrupt|with_phil|new process|core dump|inconsisten|backtrace|never reach|no server|no screen|abruptly"
     rb"|during handling|unsafe permissions|need utf|not a terminal|have no "
     rb"name|read-only|locked|resource_tracker|sig[a-z]{3,4}\b"
     rb"|num_workers|num-workers|strict=false|suspend|ncclinvalid|ld_preload|already in use|address family|broken "

@@ -54,7 +54,10 @@ def test_the_root_cause_comes_first(case: str, what: str | Path, tmp_path: Path)
 
 def variants() -> list[Any]:
     lines = (CORPUS / "variants.jsonl").read_text(encoding="utf-8").splitlines()
-    found = [pytest.param(v["id"], v["text"], v.get("says", []), id=f"{n}-{v['id']}") for n, v in enumerate(map(json.loads, lines))]
+    found = [
+        pytest.param(v["id"], v["text"], v.get("says", []), id=f"{n}-{v['id']}")
+        for n, v in enumerate(map(json.loads, lines))
+    ]
     assert len(found) > 60
     return found
 

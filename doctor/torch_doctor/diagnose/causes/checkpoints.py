@@ -26,6 +26,8 @@ _PREFIXES = {
     "net.": ("a wrapper that holds the network as .net", "wrapper.net.state_dict()"),
     "base_model.model.": ("a PEFT model", "model.merge_and_unload().state_dict()"),
 }
+#: prefixes that stand inside a key, too
+_INNER = ("_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod.")
 
 
 def keys(seen: Seen, verdict: Verdict) -> Verdict | None:
@@ -33,35 +35,11 @@ def keys(seen: Seen, verdict: Verdict) -> Verdict | None:
     text = "\n".join(line.text for line in seen.log.lines[seen.index : seen.end + 200])
     missing = _keys("Missing", text)
     unexpected = _keys("Unexpected", text)
-    for prefix, (wrapper, save) in _PREFIXES.items():
-        saved = bool(unexpected) and all(k.startswith(prefix) or f".{prefix}" in k for k in unexpected)
-        wanted = bool(missing) and all(k.startswith(prefix) or f".{prefix}" in k for k in missing)
-        if saved and not wanted:
-            return with_message(
-                verdict,
-                f"the checkpoint was saved from {wrapper}: its keys start with {prefix}, those of the model that "
-                "loads it do not",
-                Remediation(
-                    f"Strip the {prefix} prefix when loading, or save the bare model's state ({save})",
-                    (
-                        f"torch.nn.modules.utils.consume_prefix_in_state_dict_if_present(state, {prefix!r})",
-                        f"torch-doctor checkpoint strip-prefix CHECKPOINT  # {prefix}",
-                        save,
-                    ),
-                ),
-                prefix=prefix,
-            )
-        if wanted and not saved:
-            return with_message(
-                verdict,
-                f"the model that loads is wrapped ({wrapper}, keys start with {prefix}), the checkpoint was saved "
-                "from a bare one",
-                Remediation(
-                    "Load into the bare model before it is wrapped",
-                    ("model.load_state_dict(state)  # then DDP(model) or torch.compile(model)",),
-                ),
-                prefix=prefix,
-            )
+    saved, wanted = _wrappers(unexpected), _wrappers(missing)
+    if saved and not wanted:
+        return _saved_wrapped(verdict, saved)
+    if wanted and not saved:
+        return _loaded_wrapped(verdict, wanted)
     if "size mismatch" in text:
         return None
     return with_message(
@@ -75,6 +53,51 @@ def keys(seen: Seen, verdict: Verdict) -> Verdict | None:
         ),
         missing=len(missing),
         unexpected=len(unexpected),
+    )
+
+
+def _wrappers(names: list[str]) -> list[str]:
+    """The wrappers' prefixes that all the keys begin with, from the outside in."""
+    found: list[str] = []
+    rest = list(names)
+    while rest:
+        prefix = next((p for p in _PREFIXES if all(name.startswith(p) for name in rest)), None)
+        if prefix is None:
+            inner = next((p for p in _INNER if all(p in name for name in rest)), None)
+            return [*found, inner] if inner else found
+        found.append(prefix)
+        rest = [name.removeprefix(prefix) for name in rest]
+    return found
+
+
+def _saved_wrapped(verdict: Verdict, prefixes: list[str]) -> Verdict:
+    chain = "".join(prefixes)
+    wrappers = ", ".join(_PREFIXES[p][0] for p in prefixes)
+    saves = tuple(dict.fromkeys(_PREFIXES[p][1] for p in prefixes))
+    strip = tuple(f"torch.nn.modules.utils.consume_prefix_in_state_dict_if_present(state, {p!r})" for p in prefixes)
+    return with_message(
+        verdict,
+        f"the checkpoint was saved from {wrappers}: its keys start with {chain}, those of the model that loads it "
+        "do not",
+        Remediation(
+            f"Strip the {chain} prefix when loading, or save the bare model's state ({saves[-1]})",
+            (*strip, "torch-doctor checkpoint strip-prefix CHECKPOINT", *saves),
+        ),
+        prefix=chain,
+    )
+
+
+def _loaded_wrapped(verdict: Verdict, prefixes: list[str]) -> Verdict:
+    wrappers = ", ".join(_PREFIXES[p][0] for p in prefixes)
+    return with_message(
+        verdict,
+        f"the model that loads is wrapped ({wrappers}; keys start with {''.join(prefixes)}), the checkpoint was "
+        "saved from a bare one",
+        Remediation(
+            "Load into the bare model before it is wrapped",
+            ("model.load_state_dict(state)  # then DDP(model) or torch.compile(model)",),
+        ),
+        prefix="".join(prefixes),
     )
 
 
@@ -297,7 +320,7 @@ register(
                 "PytorchStreamReader failed reading",
                 "RuntimeError: PytorchStreamReader failed reading file data/2: file read failed",
                 "PytorchStreamReader ok",
-                r"PytorchStreamReader failed (?:reading (?:file|zip archive)|locating file)[^\n]*",
+                r"PytorchStreamReader failed (?:reading (?:file|zip archive)|locating file (?!constants\.pkl))[^\n]*",
                 source="torch 1.6 to 2.15",
             ),
             Signature(
@@ -305,6 +328,13 @@ register(
                 "RuntimeError: PytorchStreamReader failed locating file data.pkl: file not found",
                 "locating",
                 source="torch 1.6 to 2.15",
+            ),
+            Signature(
+                "storage has wrong",
+                "RuntimeError: storage has wrong size: expected 0 got 512",
+                "storage has room",
+                r"storage has wrong (?:byte )?size: expected",
+                source="torch 0.4 to 2.15, legacy format: cut short, or written by several ranks at once",
             ),
             Signature(
                 "unexpected EOF, expected",
@@ -464,6 +494,27 @@ register(
             ),
         ),
         explains=("CKP201",),
+    ),
+    Cause(
+        "CKP212",
+        "not-a-torchscript-file",
+        "torch.jit.load was given a file that torch.save wrote.",
+        "A state_dict or pickled module is a zip archive, too, but has no constants.pkl.",
+        "the file is no TorchScript archive (constants.pkl is missing in it): it was written by torch.save",
+        Remediation(
+            "Load it with torch.load, or export the model with torch.jit.save",
+            ("torch.load(path, map_location='cpu')",),
+        ),
+        (
+            Signature(
+                "constants.pkl",
+                "RuntimeError: PytorchStreamReader failed locating file constants.pkl: file not found",
+                "constants.pkl written",
+                r"failed locating file constants\.pkl",
+                source="torch 1.6 to 2.15, torch.jit.load",
+            ),
+        ),
+        explains=("CKP205",),
     ),
     Cause(
         "CKP210",

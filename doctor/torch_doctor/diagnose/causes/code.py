@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from torch_doctor.diagnose.cause import DEGRADED, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import DEGRADED, HINT, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.diagnose.trends import rising, series
 from torch_doctor.model import Remediation
 
@@ -97,6 +97,15 @@ register(
                 r"Input type \(torch\.(?:(?P<incuda>cuda)\.)?(?P<a>\w+)\) and (?:weight|bias) type "
                 r"\(torch\.(?(incuda)(?!cuda)|cuda\.)\w+\)",
                 source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                " to have the same device",
+                "RuntimeError: Expected tensor for argument #1 'input' to have the same device as tensor for "
+                "argument #2 "
+                "'weight'; but device 0 does not equal 1 (while checking arguments for cudnn_convolution)",
+                "device type",
+                r"Expected tensor for argument #\d+ '[^']*' to have the same device",
+                source="torch 1.0 to 1.12",
             ),
             Signature(
                 "Expected object of device type",
@@ -426,6 +435,45 @@ register(
                 source="torch 0.4 to 2.15",
             ),
         ),
+    ),
+    Cause(
+        "OPT204",
+        "scheduler-stepped-before-optimizer",
+        "The scheduler was stepped before the optimizer.",
+        "The first value of the schedule is skipped. GradScaler prints the same when it skips its first step, "
+        "which is harmless.",
+        "lr_scheduler.step() was called before optimizer.step(): the first value of the schedule is skipped "
+        "(harmless where GradScaler skipped the step)",
+        Remediation(
+            "Call optimizer.step() first; with GradScaler step the scheduler only when the scale did not fall",
+            ("optimizer.step(); scheduler.step()", _LINT),
+        ),
+        (
+            Signature(
+                "`lr_scheduler.step()` before `optimizer.step()`",
+                "UserWarning: Detected call of `lr_scheduler.step()` before `optimizer.step()`.",
+                "lr_scheduler.step()",
+                source="torch 1.1 to 2.15",
+            ),
+        ),
+        kind=HINT,
+    ),
+    Cause(
+        "LOS205",
+        "deprecated-loss-arguments",
+        "A loss was made with size_average or reduce.",
+        "They are deprecated; reduction= says the same.",
+        "a loss was made with size_average or reduce, which are deprecated",
+        Remediation("Write reduction='mean', 'sum' or 'none'", ("torch-doctor lint --fix train.py",)),
+        (
+            Signature(
+                "size_average and reduce args will be deprecated",
+                "UserWarning: size_average and reduce args will be deprecated, please use reduction='mean' instead.",
+                "size_average",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+        kind=HINT,
     ),
     Cause(
         "LOS201",

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import re
+
 from torch_doctor.diagnose.cause import DEGRADED, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
-NO_SPACE_FOR_MAPS = r"RLIMIT_AS|ulimit -v|virtual memory"
+_LIMITED = r"ulimit -v|RLIMIT_AS|address space|h_vmem|virtual memory\s+\(k"
+_CACHE = r"/tmp|/var/tmp|/mnt|/dev/shm|cache|triton|inductor|/run"
 
 
 def noexec(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """The same text comes from a limit of the address space."""
-    if seen.has(r"ulimit -v|RLIMIT_AS|address space limit|-l? ?h?_vmem|virtual memory +\(kbytes"):
-        return with_message(
-            verdict,
-            f"{seen.groups.get('file', 'a shared object')} could not be mapped: the limit of the address space "
-            "(ulimit -v, RLIMIT_AS) is reached",
-            Remediation("Lift the limit of the address space", ("ulimit -v unlimited",)),
-        )
-    return verdict
+    """A library of an installed package lies on no noexec mount: there the address space is limited."""
+    file = seen.groups.get("file", "")
+    if not seen.has(_LIMITED) and (not file or re.search(_CACHE, file)):
+        return verdict
+    return with_message(
+        verdict,
+        f"{file or 'a shared library'} could not be mapped: the limit of the address space (ulimit -v, RLIMIT_AS) "
+        "is reached, or "
+        "the memory limit of the job; torch's CUDA libraries need several GiB of it",
+        Remediation(
+            "Lift the limit of the address space in the shell or job that starts python",
+            ("ulimit -v unlimited", "ulimit -a", "findmnt -T FILE -o OPTIONS"),
+        ),
+    )
 
 
 register(
@@ -179,7 +187,7 @@ register(
                 "ImportError: /tmp/torchinductor_root/triton/0/3c1f/cuda_utils.so: failed to map segment from "
                 "shared object",
                 "ImportError: /tmp/x.so: undefined symbol: cuLaunchKernel",
-                r"(?P<file>/\S+\.so[\w.]*)?:? ?failed to map segment from shared object",
+                r"(?:(?P<file>/?[\w./+@-]*\.so[\w.]*): )?failed to map segment from shared object",
                 source="glibc 2.28 to 2.41, dlopen",
             ),
             Signature(
@@ -603,6 +611,69 @@ register(
         decide="TORCHINDUCTOR_COMPILE_THREADS=1 python train.py",
     ),
     Cause(
+        "CMP213",
+        "compile-not-supported-here",
+        "torch.compile does not support this Python or system.",
+        "dynamo follows new Pythons with a delay.",
+        "torch.compile is not supported on this {what}",
+        Remediation(
+            "Use a Python that this torch supports for torch.compile, or a newer torch",
+            (
+                'python --version; python -c "import torch; print(torch.__version__)"',
+                "TORCH_COMPILE_DISABLE=1 python train.py",
+            ),
+        ),
+        (
+            Signature(
+                "Dynamo is not supported on",
+                "RuntimeError: Dynamo is not supported on Python 3.12+",
+                "Dynamo is supported",
+                r"Dynamo is not supported on (?P<what>Python [\d.]+\+?|Windows|\w+)",
+                source="torch 2.0 to 2.8",
+            ),
+            Signature(
+                "not yet supported for torch.compile",
+                "RuntimeError: Windows not yet supported for torch.compile",
+                "not yet supported",
+                r"(?P<what>[\w. +]+?) not yet supported for torch\.compile",
+                source="torch 2.0 to 2.8",
+            ),
+            Signature(
+                "torch.compile is not supported on",
+                "RuntimeError: torch.compile is not supported on Python 3.14+",
+                "torch.compile is supported",
+                r"torch\.compile is not supported on (?P<what>[\w. +]+)",
+                source="torch 2.6 to 2.9",
+            ),
+        ),
+    ),
+    Cause(
+        "CMP214",
+        "kernel-needs-more-on-chip-memory",
+        "A triton kernel needs more of the GPU's on-chip memory than it has.",
+        "The text says shared memory and means that of a GPU's multiprocessor; block sizes and stages were chosen "
+        "for another GPU.",
+        "a triton kernel needs {need} bytes of the multiprocessor's on-chip memory and the GPU has {have}: its "
+        "block sizes or stages "
+        "were chosen for another GPU",
+        Remediation(
+            "Lower the block sizes or num_stages of the kernel, or autotune on this GPU",
+            ("torch._inductor.config.max_autotune = True", "TORCHINDUCTOR_MAX_AUTOTUNE=1 python train.py"),
+        ),
+        (
+            Signature(
+                "out of resource: shared memory",
+                "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 147456, Hardware "
+                "limit: 101376. Reducing "
+                "block sizes or `num_stages` may help.",
+                "out of resource",
+                r"out of resource: shared memory, Required: (?P<need>\d+), Hardware limit: (?P<have>\d+)",
+                source="triton 2.1 to 3.6",
+            ),
+        ),
+        explains=("CMP22",),
+    ),
+    Cause(
         "CMP221",
         "not-traceable-by-dynamo",
         "dynamo cannot trace something in a function compiled with fullgraph=True.",
@@ -658,6 +729,13 @@ register(
                 "inductor error rate",
                 r"torch\._inductor\.exc\.InductorError: (?P<what>[^\n]+)",
                 source="torch 2.6 to 2.15",
+            ),
+            Signature(
+                "InternalTorchDynamoError",
+                "torch._dynamo.exc.InternalTorchDynamoError: 'NoneType' object has no attribute 'x'",
+                "dynamo ok",
+                r"InternalTorchDynamoError: (?P<what>[^\n]+)",
+                source="torch 2.0 to 2.15",
             ),
             Signature(
                 "CppCompileError",

@@ -16,7 +16,10 @@ _SEQUENCE = re.compile(
 
 def watchdog(seen: Seen, verdict: Verdict) -> Verdict | None:
     """Different sequence numbers: the ranks went different ways; one rank missing: it left, or hangs elsewhere."""
-    found = {int(m[1]): (int(m[2]), m[3]) for m in _SEQUENCE.finditer(seen.log.text)}
+    found: dict[int, tuple[int, str]] = {}
+    for m in _SEQUENCE.finditer(seen.log.text):
+        first = (int(m[2]), m[3])  # later collectives of a rank wait for its first one
+        found[int(m[1])] = min(first, found.get(int(m[1]), first))
     numbers = {n for n, _ in found.values()}
     kinds = {k for _, k in found.values()}
     if len(numbers) > 1 or len(kinds) > 1:
@@ -318,6 +321,7 @@ register(
                 "Address family not supported by protocol",
                 "include/socket.h:344 WARN Socket creation failed : Address family not supported by protocol",
                 "address family",
+                r"^(?![^\n]*(?:c10d|errno: 97))[^\n]*Address family not supported by protocol",
                 source="NCCL 2.x, --network none",
             ),
             Signature(
@@ -590,6 +594,44 @@ register(
                 "unavailable",
                 "pthread_create",
                 source="OpenBLAS",
+            ),
+        ),
+    ),
+    Cause(
+        "DST213",
+        "nccl-without-gpus",
+        "The NCCL backend was chosen where there is no GPU or no NCCL.",
+        "NCCL needs GPUs and a torch that was built with it.",
+        "the NCCL backend was chosen, and {what}",
+        Remediation(
+            "Use gloo on the CPU, or give the job GPUs and a CUDA build of torch",
+            (
+                "torch.distributed.init_process_group('gloo')",
+                "nvidia-smi -L",
+                'python -c "import torch; print(torch.version.cuda, torch.distributed.is_nccl_available())"',
+            ),
+        ),
+        (
+            Signature(
+                "ProcessGroupNCCL is only supported with GPUs",
+                "RuntimeError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
+                "ProcessGroupNCCL started",
+                r"(?P<gpu>ProcessGroupNCCL is only supported with GPUs)",
+                source="torch 1.7 to 2.15",
+            ),
+            Signature(
+                "have NCCL built in",
+                "RuntimeError: Distributed package doesn't have NCCL built in",
+                "NCCL built in",
+                r"Distributed package doesn't have NCCL built in",
+                source="torch 1.0 to 2.15",
+            ),
+        ),
+        explains=("GPU212",),
+        judge=lambda seen, verdict: with_message(
+            verdict,
+            verdict.message.replace(
+                "?", "no GPU is visible" if "gpu" in seen.groups else "this torch was built without it (a CPU build)"
             ),
         ),
     ),

@@ -35,7 +35,8 @@ register(
         "inductor names its cache folder after getpass.getuser(). With --user N and no passwd entry and no USER "
         "there is no name; Python 3.13 says it in other "
         "words. The mount is fine.",
-        "the uid[[ {uid}]] has no name: there is no passwd entry for it and no USER in the environment, and torch asked "
+        "the uid[[ {uid}]] has no name: there is no passwd entry for it and no USER in the environment, and torch "
+        "asked "
         "for the user's name for its cache folder",
         Remediation(
             "Set USER, or TORCHINDUCTOR_CACHE_DIR, or add a passwd entry in the entrypoint",
@@ -354,6 +355,26 @@ register(
                 "endpoint",
                 r"\[Errno 107\] (?P<what>Transport endpoint is not connected): ",
                 source="FUSE",
+            ),
+        ),
+    ),
+    Cause(
+        "FS210",
+        "repository-of-another-owner",
+        "git refuses a repository that belongs to another uid.",
+        "A bind mount belongs to the host's user; git in the container runs as another one.",
+        "git refuses {path}: the bind mount belongs to another uid than the one that runs in the container",
+        Remediation(
+            "Run with the owner's uid, or name the folder as safe",
+            ("docker run --user $(id -u):$(id -g) ...", "git config --global --add safe.directory /workspace"),
+        ),
+        (
+            Signature(
+                "detected dubious ownership in repository at",
+                "fatal: detected dubious ownership in repository at '/workspace'",
+                "fatal: not a git repository",
+                r"detected dubious ownership in repository at '(?P<path>[^']*)'",
+                source="git 2.35 to 2.52",
             ),
         ),
     ),

@@ -32,11 +32,15 @@ def driver_too_old(seen: Seen, verdict: Verdict) -> Verdict | None:
     )
 
 
+#: Xids that a cause of their own explains: the bus, and memory that failed
+OWN_CAUSE = {48, 63, 64, 79, 92, 94, 95, 119, 120, 171, 172}
+
+
 def xid(seen: Seen, verdict: Verdict) -> Verdict | None:
     """The number tells what happened, and whose fault it is."""
     number = int(seen.groups["xid"])
     meaning, remedy, commands, kind = XID.get(number, XID[0])
-    if number in XID and kind == "echo":
+    if kind == "echo" or number in OWN_CAUSE:
         return None
     return with_message(
         verdict,
@@ -411,14 +415,6 @@ register(
                 source="Docker 17 to 24",
             ),
             Signature(
-                "nvidia-container-cli: initialization error",
-                "nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown",
-                "nvidia-container-cli: mount",
-                r"nvidia-container-cli: initialization error: (?:nvml error: driver not loaded|load library "
-                r"failed: libnvidia-ml\.so)",
-                source="libnvidia-container 1.x",
-            ),
-            Signature(
                 "unresolvable CDI devices",
                 "failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=all",
                 "CDI devices",
@@ -682,6 +678,82 @@ register(
             )
             if "busy or unavailable" in seen.log.lines[seen.index].text
             else verdict
+        ),
+    ),
+    Cause(
+        "GPU215",
+        "no-driver-on-host",
+        "The container toolkit found no NVIDIA driver on the host.",
+        "The driver is not installed or not loaded, or the daemon (snap, Docker Desktop, rootless) sees another "
+        "root file "
+        "system than the one that has it.",
+        "the NVIDIA container toolkit found no driver on the Docker host ({what}): it is not installed or not "
+        "loaded there, or "
+        "the daemon in use (snap, Docker Desktop) does not see it",
+        Remediation(
+            "Install and load the driver on the host, see that nvidia-smi works there, and restart the daemon",
+            (
+                "nvidia-smi",
+                "sudo modprobe nvidia",
+                "sudo systemctl restart docker",
+                "docker info | grep -i 'root dir'",
+            ),
+        ),
+        (
+            Signature(
+                "nvml error: ",
+                "nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown",
+                "nvml error count",
+                r"nvidia-container-cli: (?:initialization|detection) error: (?P<what>nvml error: [\w ]+)",
+                source="libnvidia-container 1.x",
+            ),
+            Signature(
+                "load library failed: libnvidia-ml.so",
+                "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open "
+                "shared "
+                "object file: no such file or directory: unknown.",
+                "load library libnvidia-ml.so",
+                r"(?P<what>load library failed: libnvidia-ml\.so[\w.]*)",
+                source="libnvidia-container 1.x",
+            ),
+            Signature(
+                "GPU access blocked by the operating system",
+                "Failed to initialize NVML: GPU access blocked by the operating system",
+                "access blocked",
+                r"(?P<what>GPU access blocked by the operating system)",
+                source="NVML under WSL 2",
+            ),
+        ),
+        explains=("PKG2", "GPU2"),
+    ),
+    Cause(
+        "GPU225",
+        "unsupported-during-graph-capture",
+        "A CUDA call that is not allowed while a CUDA graph is captured.",
+        "Synchronising, allocating outside the pool, or moving data to the host breaks the capture.",
+        "a CUDA call was made that is not allowed while a CUDA graph is captured (item(), a print, a copy to the "
+        "host, an allocation)",
+        Remediation(
+            "Take the call out of the captured part, warm up before the capture, or switch CUDA graphs off",
+            (
+                "torch.compile(model)  # in place of mode='reduce-overhead'",
+                "TORCHINDUCTOR_CUDAGRAPHS=0 python train.py",
+            ),
+        ),
+        (
+            Signature(
+                "operation not permitted when stream is capturing",
+                "RuntimeError: CUDA error: operation not permitted when stream is capturing",
+                "stream is capturing video",
+                source="CUDA 11 to 13",
+            ),
+            Signature(
+                "accessing tensor output of CUDAGraphs that has been overwritten",
+                "RuntimeError: Error: accessing tensor output of CUDAGraphs that has been overwritten by a "
+                "subsequent run.",
+                "CUDAGraphs overwritten",
+                source="torch 2.1 to 2.15",
+            ),
         ),
     ),
     Cause(

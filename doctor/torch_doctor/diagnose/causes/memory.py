@@ -27,6 +27,8 @@ _OOM = (
 
 #: shares of the GPU from which a number in the text decides
 FRAGMENTED, OTHERS, LITTLE = 0.1, 0.25, 0.4
+#: bytes of a CUDA context with cuBLAS and cuDNN, roughly
+CONTEXT = 600 << 20
 
 
 def size(pattern: str, text: str) -> float | None:
@@ -77,6 +79,8 @@ def oom(seen: Seen, verdict: Verdict) -> Verdict | None:
         this, others = others, 0.0  # without a clause of its own, the one process named may be this one
     if total and others >= OTHERS * total and (this is None or others > this):
         return _others(verdict, others, this, total, evidence)
+    if this is None and figures.get("reserved"):
+        this = figures["reserved"] + CONTEXT  # torch before 2.1 does not name what the whole process has
     hidden = total - figures.get("free", 0.0) - (this or 0.0) - others if total and this else 0.0
     if total and this and this <= LITTLE * total and hidden >= LITTLE * total:
         return _hidden(verdict, hidden, this, total, evidence)
@@ -404,10 +408,17 @@ register(
                 source="Kubernetes, Docker",
             ),
             Signature(
+                "emory cgroup out of memory: Kill",
+                "Memory cgroup out of memory: Killed process 4242 (python) total-vm:98301412kB, anon-rss:64012032kB",
+                "Memory cgroup limit",
+                r"Memory cgroup out of memory: Kill(?:ed)? process (?P<pid>\d+)",
+                source="Linux 4.x to 6.x, mm/oom_kill.c",
+            ),
+            Signature(
                 "Out of memory: Kill",
                 "Out of memory: Killed process 4242 (python) total-vm:98301412kB, anon-rss:64012032kB, file-rss:0kB",
                 "Out of memory handler",
-                r"(?:Memory cgroup out of memory|Out of memory): Kill(?:ed)? process (?P<pid>\d+)",
+                r"Out of memory: Kill(?:ed)? process (?P<pid>\d+)",
                 source="Linux 4.x to 6.x, mm/oom_kill.c",
             ),
             Signature(

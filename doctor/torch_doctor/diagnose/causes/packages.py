@@ -277,6 +277,61 @@ register(
         ),
         kind=VAGUE,
     ),
+    Cause(
+        "PKG208",
+        "cuda-toolkit-mismatch",
+        "The CUDA toolkit that builds an extension is not that of the installed torch.",
+        "nvcc of the system and torch.version.cuda must have the same major version.",
+        "the CUDA toolkit for building extensions ({have}) is not the one that torch was built with ({want})",
+        Remediation(
+            "Install the toolkit of torch.version.cuda, or the torch built for the toolkit, and set CUDA_HOME",
+            (
+                'python -c "import torch; print(torch.version.cuda)"; nvcc --version',
+                "export CUDA_HOME=/usr/local/cuda-12.8",
+            ),
+        ),
+        (
+            Signature(
+                "mismatches the version that was used to compile",
+                "RuntimeError: The detected CUDA version (12.1) mismatches the version that was used to compile "
+                "PyTorch (11.8). Please make sure to "
+                "use the same CUDA versions.",
+                "version mismatches",
+                r"detected CUDA version \((?P<have>[\d.]+)\) mismatches the version that was used to "
+                r"compile\s+PyTorch \((?P<want>[\d.]+)\)",
+                source="torch 1.3 to 2.15, torch/utils/cpp_extension.py",
+            ),
+        ),
+        explains=("PKG2",),
+    ),
+    Cause(
+        "PKG209",
+        "cuda-toolkit-missing",
+        "An extension is to be built and there is no CUDA toolkit.",
+        "The wheels of torch carry the run time, not nvcc.",
+        "there is no CUDA toolkit (nvcc) to build an extension with{what}",
+        Remediation(
+            "Install a prebuilt wheel of the extension, or the CUDA toolkit, and set CUDA_HOME",
+            ("apt-get install -y cuda-nvcc-12-8", "export CUDA_HOME=/usr/local/cuda"),
+        ),
+        (
+            Signature(
+                "CUDA_HOME environment variable is not set",
+                "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.",
+                "CUDA_HOME set",
+                source="torch 1.0 to 2.15",
+            ),
+            Signature(
+                "No such file or directory: '",
+                "FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda/bin/nvcc'",
+                "No such file or directory: 'x'",
+                r"No such file or directory: '(?:[^']*/)?nvcc'",
+                source="torch 1.0 to 2.15",
+            ),
+        ),
+        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("?", "")),
+        explains=("PKG2", "FS208"),
+    ),
 )
 
 _LIBRARIES = (

@@ -179,7 +179,7 @@ register(
                 "137",
                 "trainer exited with code 137",
                 "trainer exited with code 37",
-                r"exit(?:ed)?(?: with)?(?: code| status|Code)?\"?\s*[:=(]?\s*\(?137\b",
+                r"(?i)exit(?:ed)?(?: with)?(?: code| status)?\"?\s*[:=(]?\s*\(?137\b",
                 unless=(r"OOMKilled(?!\W{1,4}false)", r"oom-kill"),
                 source="Docker, compose",
             ),
@@ -324,6 +324,13 @@ register(
                 "/tmp/uscreens/S-root is not owned by you",
                 "x is owned by you",
                 r"(?P<path>/\S+) (?:is not owned by you|must have mode \d+)",
+                source="screen 4 and 5",
+            ),
+            Signature(
+                "Cannot make directory",
+                "Cannot make directory '/run/screen': Permission denied",
+                "cannot make",
+                r"Cannot make directory '(?P<path>[^']*screen[^']*)'",
                 source="screen 4 and 5",
             ),
             Signature(
@@ -570,6 +577,76 @@ register(
             ),
         ),
         explains=("SES2", "MEM206", "DST2", "WRK2"),
+    ),
+    Cause(
+        "SES214",
+        "tmux-server-gone",
+        "The tmux or screen server is not there any more, or not where the client looks.",
+        "It ended with its container or its last session, was killed (OOM killer, systemd's KillUserProcesses at "
+        "logout), or listens in another "
+        "TMUX_TMPDIR or for another uid.",
+        "no tmux server answers at {path}: it ended with its container or was killed, or it runs for another uid "
+        "or TMUX_TMPDIR",
+        Remediation(
+            "Look with the uid and TMUX_TMPDIR that started it; keep PID 1 of the container alive; on the host, "
+            "let processes live after logout",
+            (
+                "tmux -S PATH ls; echo $TMUX_TMPDIR; id -u",
+                "docker exec -u 0 CONTAINER ps aux | grep tmux",
+                "sudo loginctl enable-linger $USER",
+            ),
+        ),
+        (
+            Signature(
+                "no server running on",
+                "no server running on /tmp/tmux-1000/default",
+                "server running on port 80",
+                r"no server running on (?P<path>/\S+)",
+                source="tmux 2 to 3.6",
+            ),
+            Signature(
+                "error connecting to",
+                "error connecting to /tmp/tmux-1000/default (No such file or directory)",
+                "error connecting to the tracker",
+                r"error connecting to (?P<path>/\S*tmux\S*) \((?:No such file or directory|Connection refused)\)",
+                source="tmux 2 to 3.6",
+            ),
+            Signature(
+                "server exited unexpectedly",
+                "[server exited unexpectedly]",
+                "server exited",
+                r"^\[?(?:lost server|server exited unexpectedly)\]?$(?P<path>)",
+                source="tmux 2 to 3.6",
+            ),
+            Signature(
+                "There is no screen to be resumed",
+                "There is no screen to be resumed matching exp1.",
+                "no screen",
+                source="screen 4 and 5",
+            ),
+        ),
+        kind=VAGUE,
+        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace(" at ?", "").replace(" at :", ":")),
+    ),
+    Cause(
+        "SES215",
+        "terminal-belongs-to-another-user",
+        "screen cannot open the terminal after su or in docker exec.",
+        "The terminal device belongs to the user who logged in.",
+        "screen cannot open its terminal {path}: the device belongs to another user (after su), or there is none",
+        Remediation(
+            "Log in as that user, or start the terminal through script",
+            ("script /dev/null -c 'screen -r'", "docker exec -it -u trainer CONTAINER screen -r"),
+        ),
+        (
+            Signature(
+                "Cannot open your terminal",
+                "Cannot open your terminal '/dev/pts/0' - please check.",
+                "Cannot open the file",
+                r"Cannot open your terminal '(?P<path>[^']*)'",
+                source="screen 4 and 5",
+            ),
+        ),
     ),
     Cause(
         "SES221",

@@ -14,32 +14,48 @@ MORE_SHM = Remediation(
 PLENTY = 1 << 30
 
 
+#: words of libraries that map files; of a small or full /dev/shm; and the line of df for it
+_MAPPED = r"(?i)\blmdb\b|memmap|\bmmap\b|safetensors|\barrow\b|\.lmdb\b"
+_SHM_SHORT = r"(?i)/dev/shm[^\n]*\b(?:9\d|100)%|shm[^\n]{0,12}\b64 ?Mi?B?\b|\b(?:9\d|100)% /dev/shm|--shm-size[= ]?64"
+_DF = r"^\S+\s+(?P<size>[\d.]+)(?P<unit>[GT])i?\s+\S+\s+\S+\s+(?P<used>\d+)%\s+/dev/shm$"
+
+
 def bus_error(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A large and free /dev/shm is not what the worker ran out of: then it is a memory map that lost its file."""
-    free = seen.machine.number("shm.free_bytes")
-    size = seen.machine.number("shm.size_bytes")
-    if free is None or free < PLENTY or (size is not None and size < PLENTY):
+    reason = _plenty(seen)
+    if not reason and (not seen.has(_MAPPED) or seen.has(_SHM_SHORT)):
         return verdict
+    reason = reason or "the data is read from memory-mapped files"
     return with_message(
         verdict,
-        f"{verdict.message.split(':')[0]}, yet /dev/shm has {mib(free)} free on this machine: a memory-mapped file "
+        f"a DataLoader worker was killed by a bus error (SIGBUS), and {reason}: a page of a memory-mapped file "
         "(LMDB, "
-        "np.memmap, safetensors, Arrow) was truncated, sits on a full disk, or on a network file system that failed",
+        "np.memmap, safetensors, Arrow) could not be had, since the file was truncated, its disk is full, or its "
+        "network "
+        "file system failed",
         Remediation(
-            "Find the file that is mapped; copy it again to a local disk with free space, or read it instead of "
-            "mapping it",
-            ("df -h .", "dmesg | tail -50", "stat -f -c %T DATASET"),
+            "Compare the mapped file's size with its source and copy it again to a local disk with free space, or "
+            "read it "
+            "in place of mapping it; look at the free space of /dev/shm as well",
+            ("ls -ls DATA", "df -h . /dev/shm", "dmesg | tail -50", "stat -f -c %T DATA"),
         ),
-        shm_free_bytes=free,
     )
+
+
+def _plenty(seen: Seen) -> str:
+    free = seen.machine.number("shm.free_bytes", "shm.available_bytes")
+    if free is not None:
+        return f"/dev/shm has {mib(free)} free on this machine" if free >= PLENTY else ""
+    line = seen.find(_DF)
+    if line and int(line["used"]) < 80 and (float(line["size"]) >= 4 or line["unit"] == "T"):
+        return f"/dev/shm has {line['size']}{line['unit']}iB of which {line['used']} % are used"
+    return ""
 
 
 def many_maps(seen: Seen, verdict: Verdict) -> Verdict | None:
     """``/torch_PID_RAND_N``: N counts the mappings of that process; near 65530 it is vm.max_map_count."""
     number = int(seen.groups.get("n", "0"))
-    if number < 20000 and "Cannot allocate memory (12)" not in seen.log.lines[seen.index].text:
-        return None
-    return with_message(verdict, verdict.message, None, mappings=number)
+    return with_message(verdict, verdict.message, None, mappings=number) if number else verdict
 
 
 register(
@@ -50,7 +66,8 @@ register(
         "Workers hand batches over in files in /dev/shm. When that tmpfs is full, touching a fresh page raises "
         "SIGBUS and "
         "the worker is gone, often hours into a run.",
-        "a DataLoader worker[[ ({pid})]] was killed by a bus error (SIGBUS): /dev/shm, the shared memory in which workers "
+        "a DataLoader worker[[ ({pid})]] was killed by a bus error (SIGBUS): /dev/shm, the shared memory in which "
+        "workers "
         "hand over "
         "batches, is full",
         MORE_SHM,
@@ -154,7 +171,7 @@ register(
         "Each tensor that crosses to a worker is one mapping. A data set that holds one tensor per sample crosses "
         "the limit of "
         "65530 and gets errno 12, which reads like a lack of memory.",
-        "mapping {n} of one process failed with errno 12: vm.max_map_count (65530 by default) is reached, since "
+        "mapping[[ {n}]] of one process failed with errno 12: vm.max_map_count (65530 by default) is reached, since "
         "one tensor per "
         "sample is sent to the workers",
         Remediation(
@@ -169,7 +186,8 @@ register(
                 "allocate memory (12)",
                 "RuntimeError: unable to mmap 4096 bytes from file </torch_362873_3123855485_7>: Permission denied "
                 "(13)",
-                r"unable to mmap (?P<bytes>\d+) bytes from file <[^>]*?_(?P<n>\d+)>: Cannot allocate memory \(12\)",
+                r"unable to mmap (?P<bytes>\d+) bytes from file <(?:[^>]*?_\d+_\d+_(?P<n>\d+)|[^>]*)>: Cannot "
+                r"allocate memory",
                 source="torch 1.4 to 2.15, aten/src/ATen/MapAllocator.cpp",
             ),
         ),
@@ -205,11 +223,11 @@ register(
                 source="python 3.8 to 3.14, multiprocessing/reduction.py",
             ),
             Signature(
-                "Too many open files",
+                "unable to open shared memory object",
                 "RuntimeError: unable to open shared memory object </torch_19_20_21> in read-write mode: Too many "
                 "open files (24)",
                 "OSError: [Errno 24] Too many open files: 'data/1.jpg'",
-                r"unable to open shared memory object <[^>]*> in [\w-]+ mode: Too many open files",
+                r"unable to open shared memory object <[^>]*> in [\w-]+ mode(?:: Too many open files|$)",
                 source="torch 1.5 to 2.15, aten/src/ATen/MapAllocator.cpp",
             ),
             Signature(
@@ -272,7 +290,8 @@ register(
         "NCCL needs about 10 MB of /dev/shm for each pair of ranks. The first rank to fail names the cause; the "
         "others report "
         "socket and system errors only.",
-        "NCCL could not create its segment[[ {segment}]][[ of {size} bytes]]: /dev/shm is full (64 MiB is the default of a "
+        "NCCL could not create its segment[[ {segment}]][[ of {size} bytes]]: /dev/shm is full (64 MiB is the "
+        "default of a "
         "pod or "
         "container)",
         Remediation(
@@ -453,7 +472,7 @@ register(
                 "135",
                 "process exited with code 135\nserver did not become healthy in 3600s",
                 "process exited with code 35",
-                r"exit(?:ed)?(?: with)?(?: \(?(?:code|status|exitcode))?\)?\s*[:=]?\s*\(?135\b",
+                r"(?i)exit(?:ed)?(?: with)?(?: \(?(?:code|status|exitcode))?\)?\s*[:=]?\s*\(?135\b",
                 unless=(r"killed by signal: Bus error", r"insufficient shared memory"),
                 source="shells, Docker, Kubernetes, Slurm",
             ),

@@ -506,6 +506,38 @@ register(
         decide="DataLoader(..., num_workers=0)",
     ),
     Cause(
+        "WRK212",
+        "fork-of-threaded-process",
+        "A process with threads was forked, and a worker hangs.",
+        "The child inherits locks in their locked state (OpenCV, OpenMP, tokenizers, a logger) whose owner, a "
+        "thread, does not exist there.",
+        "a process with threads was forked, and a worker hangs on a lock that a thread of the parent held (OpenCV, "
+        "OpenMP, a logging or tracking thread)",
+        Remediation(
+            "Start the workers with forkserver or spawn, start them before any thread, and switch the libraries' "
+            "own threads off",
+            (
+                "DataLoader(..., multiprocessing_context='forkserver')",
+                "cv2.setNumThreads(0)",
+                "export OMP_NUM_THREADS=1",
+                "py-spy dump --pid WORKER",
+            ),
+        ),
+        (
+            Signature(
+                "use of fork() may lead to deadlocks in the child",
+                "DeprecationWarning: This process (pid=51457) is multi-threaded, use of fork() may lead to "
+                "deadlocks in the child.\n(hangs at the first batch)",
+                "DeprecationWarning: This process (pid=51457) is multi-threaded, use of fork() may lead to "
+                "deadlocks in the child.",
+                also=(r"(?i)\b(?:hang|hangs|hung|stuck|deadlock(?!s)|timed out|no progress|futex)",),
+                source="python 3.12 to 3.14",
+            ),
+        ),
+        kind=VAGUE,
+        decide="py-spy dump --pid WORKER",
+    ),
+    Cause(
         "WRK221",
         "spawn-child-echo",
         "A child of spawn read a cut pickle: its parent failed while sending.",
@@ -560,6 +592,12 @@ register(
                 "SIGPIPE",
                 r"BrokenPipeError: \[Errno 32\] Broken pipe",
                 source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "Pin memory thread exited unexpectedly",
+                "RuntimeError: Pin memory thread exited unexpectedly",
+                "Pin memory thread started",
+                source="torch 1.0 to 2.15",
             ),
             Signature(
                 "resource_sharer",
