@@ -10,7 +10,7 @@ from torch_doctor.checks import gpu_cuda as checks
 from torch_doctor.facts.cuda import CudaDriverFacts, GpuTorchFacts
 from torch_doctor.facts.gpu import GpuDevice, GpuFacts
 from torch_doctor.facts.gpu_access import GpuAccessFacts
-from torch_doctor.model import Severity
+from torch_doctor.model import ProbeFailure, Severity
 
 
 def gpu(driver: str, cuda: tuple[int, int] | None = None, name: str = "NVIDIA A100") -> GpuFacts:
@@ -69,12 +69,15 @@ def test_forward_compatibility_in_use_counts(libcuda: tuple[int, int] | None, fi
     assert len(list(checks.driver_too_old(gpu("535.183.01"), torch("13.0", libcuda)))) == findings
 
 
+ONE = gpu("580.65.06")
+
+
 def cuda(code: int | None, **values: Any) -> CudaDriverFacts:
     return CudaDriverFacts(values.pop("library", "/usr/lib/libcuda.so.580.65.06"), code, **values)
 
 
 def test_cuda_that_starts() -> None:
-    assert list(checks.cuda_does_not_start(cuda(0))) == []
+    assert list(checks.cuda_does_not_start(cuda(0), ONE)) == []
 
 
 @pytest.mark.parametrize(
@@ -89,24 +92,30 @@ def test_cuda_that_starts() -> None:
     ],
 )
 def test_each_code_has_its_meaning_and_remedy(code: int, words: str, command: str) -> None:
-    (finding,) = checks.cuda_does_not_start(cuda(code, init_name="CUDA_ERROR_X"))
+    (finding,) = checks.cuda_does_not_start(cuda(code, init_name="CUDA_ERROR_X"), ONE)
     assert finding.severity is Severity.ERROR
     assert f"CUDA_ERROR_X ({code})" in finding.message and words in finding.message
     assert any(command in c for c in finding.remediation.commands)
 
 
+def test_cuda_without_nvml_is_judged_too() -> None:
+    (finding,) = checks.cuda_does_not_start(cuda(999), ProbeFailure("no NVML here"))
+    assert finding.evidence["init_code"] == 999
+
+
 def test_an_unknown_code_is_shown() -> None:
-    (finding,) = checks.cuda_does_not_start(cuda(321))
+    (finding,) = checks.cuda_does_not_start(cuda(321), ONE)
     assert finding.message == "NVML is healthy and cuInit fails with cuInit (321)"
 
 
-@pytest.mark.parametrize(("value", "findings"), [("", 0), ("-1", 0), ("0", 1), (None, 1)])
+@pytest.mark.parametrize(("value", "findings"), [("", 0), ("-1", 0), ("5", 0), ("GPU-f", 0), ("0", 1), (None, 1)])
 def test_a_hidden_gpu_is_said_by_the_variables_own_check(value: str | None, findings: int) -> None:
-    assert len(list(checks.cuda_does_not_start(cuda(100, visible_devices=value)))) == findings
+    assert len(list(checks.cuda_does_not_start(cuda(100, visible_devices=value), ONE))) == findings
 
 
 def test_a_hang_in_cuinit() -> None:
-    (finding,) = checks.cuda_does_not_start(cuda(None, failure="python gave no answer within 30 s", call="cuInit(0)"))
+    facts = cuda(None, failure="python gave no answer within 30 s", call="cuInit(0)")
+    (finding,) = checks.cuda_does_not_start(facts, ONE)
     assert finding.message == "cuInit(0): python gave no answer within 30 s"
 
 
