@@ -109,4 +109,13 @@ def satisfies(version: str, pin: str) -> bool:
         version = version.partition("+")[0]
     if pin.endswith(".*"):
         return version == pin[:-2] or version.startswith(pin[:-1])
-    return version == pin or (release(version) == release(pin) and version.isdecimal() == pin.isdecimal())
+    return _stripped(version) == _stripped(pin)
+
+
+def _stripped(version: str) -> tuple[tuple[int, ...], str]:
+    # 2.9 is 2.9.0, and 2.9.0rc1 is not
+    numbers = release(version)
+    rest = version[len(".".join(map(str, numbers))) :]
+    while numbers and numbers[-1] == 0:
+        numbers = numbers[:-1]
+    return numbers, rest
