@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from torch_doctor.facts.request import Request
 from torch_doctor.facts.torch import TorchFacts
 from torch_doctor.model import FailureKind, ProbeFailure
