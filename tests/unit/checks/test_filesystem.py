@@ -93,6 +93,15 @@ def test_on_a_host_the_folder_is_given_to_the_user() -> None:
     assert finding.remediation.commands == ("sudo chown -R 1000:1000 '/srv/a b'",)
 
 
+@pytest.mark.parametrize(
+    ("mode", "command"),
+    [(0o555, "chmod u+rwx /workspace"), (0o755, 'docker run -v "$PWD":/workspace:Z ...')],
+)
+def test_a_folder_of_ones_own(mode: int, command: str) -> None:
+    (finding,) = found(facts(replace(WORKSPACE, **DENIED, mode=mode)))
+    assert finding.remediation.commands == (command,)
+
+
 def test_a_read_only_workspace_in_a_container_may_be_meant() -> None:
     (finding,) = found(facts(replace(WORKSPACE, error="EROFS", executable=None), HOME, TMP))
     assert finding.severity is Severity.NOTE
@@ -127,6 +136,7 @@ def test_a_tmpdir_that_is_not_there_is_made() -> None:
 def test_caches_below_a_bad_tmp_are_not_reported_again() -> None:
     bad = {"error": "EROFS", "executable": None, "nearest": "/tmp"}
     caches = [place("cache", f"/tmp/{name}", origin=name, exists=False, **bad) for name in ("HF_HOME", "TORCH_HOME")]
+    caches.append(place("cache", "/tmp/all/x", origin="XDG_CACHE_HOME", **{**bad, "nearest": "/tmp/all"}))
     assert len(found(facts(WORKSPACE, HOME, replace(TMP, **bad), *caches))) == 1
 
 

@@ -149,7 +149,8 @@ def hanging(tmp_path: Path) -> str:
     """A library that makes statvfs() wait for ever on paths with "dead-server" in them, as a lost NFS does."""
     source = tmp_path / "hang.c"
     source.write_text(
-        "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <string.h>\n#include <sys/statvfs.h>\n#include <unistd.h>\n"
+        "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <string.h>\n#include <sys/statvfs.h>\n"
+        "#include <unistd.h>\n"
         "int statvfs(const char *path, struct statvfs *out) {\n"
         '  if (strstr(path, "dead-server")) for (;;) pause();\n'
         '  return ((int (*)(const char *, struct statvfs *))dlsym(RTLD_NEXT, "statvfs"))(path, out);\n}\n'
