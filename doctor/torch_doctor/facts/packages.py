@@ -83,12 +83,26 @@ class PackagesFacts:
 
     def pins(self, name: str) -> Iterator[tuple[str, str]]:
         """(name, version) of each ``==`` requirement of ``name``; ``13.4.*`` stays as written."""
+        yield from self._pins(name, frozenset())
+
+    def pins_of_torch(self) -> dict[str, str]:
+        """What torch pins, itself and by the extras of cuda-toolkit that it asks for."""
+        found = dict(self.pins("torch"))
+        for requirement in self.requires.get("torch", ()):
+            match = _EXTRAS.match(requirement)
+            if match and normalised(match[1]) == "cuda-toolkit":
+                found.update(self._pins("cuda-toolkit", frozenset(re.split(r"\s*,\s*", match[2].strip()))))
+        return found
+
+    def _pins(self, name: str, extras: frozenset[str]) -> Iterator[tuple[str, str]]:
         for requirement in self.requires.get(name, ()):
-            match = _PIN.match(requirement)
-            if match:
+            match, extra = _PIN.match(requirement), _EXTRA.search(requirement)
+            if match and (extra is None or extra[1] in extras):
                 yield normalised(match[1]), match[2]
 
 
+_EXTRAS = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*\[([^]]*)\]")
+_EXTRA = re.compile(r"""extra\s*==\s*['"]([\w.-]+)['"]""")
 _PIN = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^]]*\])?\s*\(?\s*==\s*([\w.+!*-]+)")
 
 

@@ -30,6 +30,7 @@ CUDA13 = PackagesFacts(
         triton="3.9.0",
         cuda_toolkit="13.2.2",
         nvidia_cuda_runtime="13.2.86",
+        nvidia_cuda_cccl="13.3.5.0.6",
         nvidia_cudnn_cu13="9.26.0.51",
         nvidia_nccl_cu13="2.30.7",
         nvidia_ml_py="13.615.71",
@@ -41,7 +42,11 @@ CUDA13 = PackagesFacts(
             'triton==3.9.0; platform_system == "Linux"',
             "sympy>=1.13.3",
         ),
-        "cuda-toolkit": ('nvidia-cuda-runtime==13.2.*; extra == "cudart"',),
+        "cuda-toolkit": (
+            'nvidia-cuda-runtime==13.2.*; (platform_system == "Linux") and extra == "cudart"',
+            # torch does not ask for this extra, and something else brought another version
+            "nvidia-cuda-cccl==13.2.86.*; extra == 'cccl'",
+        ),
     },
     torch_file=f"{SITE}/torch/__init__.py",
     torch_cuda="13.2",
