@@ -50,6 +50,11 @@ def test_what_manages_this_process(
     assert container.manager(environment, root(tmp_path, namespaces, *files)) == expected
 
 
+def test_processes_of_ones_own(tmp_path: Path) -> None:
+    assert container.has_own_processes(root(tmp_path / "a", OWN))
+    assert not container.has_own_processes(root(tmp_path / "b", {**OWN, "pid": MACHINE["pid"]}, ".dockerenv"))
+
+
 def test_wsl_is_a_machine(tmp_path: Path) -> None:
     found = root(tmp_path, OWN, release="5.15.153.1-microsoft-standard-WSL2")
     assert container.manager({}, found) == ""
