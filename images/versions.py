@@ -43,6 +43,12 @@ def row(table: dict[str, Any], variant: str) -> dict[str, Any]:
     return {"local_wheel": False, **own, **debian, "variant": variant, "base_image": debian["image"] + digest}
 
 
+def doctor_version() -> str:
+    """The version that doctor/pyproject.toml states."""
+    project = tomllib.loads((HERE.parent / "doctor" / "pyproject.toml").read_text(encoding="utf-8"))
+    return str(project["project"]["version"])
+
+
 def build_args(table: dict[str, Any], variant: str) -> dict[str, str]:
     """What the Dockerfile declares as ARG, in its order."""
     values = row(table, variant)
@@ -55,6 +61,8 @@ def build_args(table: dict[str, Any], variant: str) -> dict[str, str]:
         "TORCH_CUDA": values["torch_cuda"],
         "MINIMUM_DRIVER": values["minimum_driver"],
         "REQUIRE_CUDA": values["require_cuda"],
+        "VISIBLE_DEVICES": "all" if values["torch_cuda"] else "void",
+        "DOCTOR_VERSION": doctor_version(),
         "SOURCE_DATE_EPOCH": str(table["tools"]["source_date_epoch"]),
     }
 
