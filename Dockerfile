@@ -129,13 +129,21 @@ RUN --mount=type=bind,from=variant,target=/dev/shm/variant \
     /dev/shm/build/normalise.sh /layers
 
 # ---------------------------------------------------------------------------------------------------
-# The shared-memory fallback library, C: lets DataLoader workers live with Docker's 64 MiB /dev/shm.
-FROM system AS shm
-ARG SOURCE_DATE_EPOCH
-COPY images/shm/ /src/
+# DataLoader workers outgrow Docker's 64 MiB of /dev/shm: see images/shm/README.md
+FROM system AS shm-build
 RUN set -eux; \
-    mkdir -p /layer/usr/local/lib/torch-doctor; \
-    : images/shm/Makefile builds libtorch_doctor_shm.so with warnings as errors
+    apt-get update; \
+    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends make
+
+FROM shm-build AS shm
+ARG SOURCE_DATE_EPOCH
+COPY images/shm/ /src/shm/
+RUN --mount=type=bind,source=images/steps/normalise.sh,target=/dev/shm/build/normalise.sh \
+    set -eux; \
+    make -C /src/shm; \
+    make -C /src/shm install DESTDIR=/layer; \
+    make -C /src/shm prove LIBRARY=/layer/usr/local/lib/torch-doctor/libtorch_doctor_shm.so; \
+    /dev/shm/build/normalise.sh /layer
 
 # ---------------------------------------------------------------------------------------------------
 # The doctor, and what describes the image: subcommands for the entrypoint, versions, SBOM, pip's

@@ -4,8 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# The default variant is the first that images/versions.toml lists.
-VARIANT ?= $(shell python3 images/versions.py variants | head -n1)
+# the default of images/versions.toml
+VARIANT ?= $(shell python3 images/versions.py default)
 # the variants that `make test` builds and tests
 TEST_VARIANTS ?= cuda cpu
 # shared memory of `make check`; it costs nothing until it is used

@@ -143,7 +143,7 @@ main() {
 	else
 		build "$variant" "$base" "$hash" "$tag"
 	fi
-	if [[ -z ${TAG:-} && $variant == "$(python3 "$here/versions.py" variants | head -n1)" ]]; then
+	if [[ -z ${TAG:-} && $variant == "$(python3 "$here/versions.py" default)" ]]; then
 		docker tag "$tag" torch-doctor:latest
 	fi
 	drop_replaced "$before" "$tag"
