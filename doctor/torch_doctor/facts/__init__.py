@@ -1,0 +1,1 @@
+"""Frozen dataclasses: what was seen, no opinion."""

@@ -1,0 +1,27 @@
+"""What the user asked for: the facts that come from the command line instead of the machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch_doctor.facts.requirements import Requirements
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a preflight is asked to judge. Every probe is given this.
+
+    Args:
+        script: the training script, parsed and never executed; None without one.
+        requirements: what that script and ``--need`` ask of the machine.
+        timeout: seconds that one isolated probe may take.
+        deep: run the slow probes too (a real torch.compile).
+        python: interpreter that has the user's torch; isolated probes run in it.
+    """
+
+    script: Path | None = None
+    requirements: Requirements = field(default_factory=Requirements)
+    timeout: float = 30.0
+    deep: bool = False
+    python: str = "python3"

@@ -1,0 +1,179 @@
+"""Registers checks and validates them at import, so that a wrong one never reaches a user."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from torch_doctor.errors import DoctorError
+from torch_doctor.model import COMMAND_OF_HUNDRED, FAMILIES, HEADINGS, Check, Finding, ProbeFailure
+
+#: Package that holds the checks of a command.
+PACKAGES = {
+    "check": "torch_doctor.checks",
+    "lint": "torch_doctor.lint.rules",
+    "explain": "torch_doctor.diagnose.causes",
+}
+
+_ID = re.compile(r"([A-Z]{2,4})([012])\d\d")
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
+_OPINIONS = ("check-", "-ok", "-check")
+
+F = TypeVar("F", bound=Callable[..., Iterable[Finding]])
+
+_checks: dict[str, Check] = {}
+
+
+class RegistrationError(TypeError):
+    """A check that breaks a rule of the registry: a programming error, seen at import."""
+
+
+def check(id: str, name: str, *, tags: Iterable[str] = ()) -> Callable[[F], F]:
+    """Register the decorated function as a check and return it unchanged.
+
+    The parameter types are the facts it needs; ``Facts | ProbeFailure`` says that it judges the
+    failure itself. The docstring is the documentation, under HEADINGS.
+
+    Raises:
+        RegistrationError: for a malformed or repeated ID or name, unannotated parameters, or a
+            docstring without the headings.
+    """
+
+    def decorate(function: F) -> F:
+        add(build(id, name, function, tags=tags))
+        return function
+
+    return decorate
+
+
+def build(
+    id: str, name: str, function: Callable[..., Iterable[Finding]], *, tags: Iterable[str] = (), doc: str = ""
+) -> Check:
+    """A validated Check that is not registered yet. ``doc`` stands in for the function's docstring."""
+    match = _ID.fullmatch(id)
+    if not match or match[1] not in FAMILIES:
+        raise RegistrationError(f"{id}: an ID is one of {', '.join(FAMILIES)} and three digits from 000 to 299")
+    if not _NAME.fullmatch(name) or name.startswith(_OPINIONS[0]) or name.endswith(_OPINIONS[1:]):
+        raise RegistrationError(f"{id}: {name!r} must be kebab-case and name the fault")
+    text = inspect.cleandoc(doc or function.__doc__ or "")
+    _require_headings(id, text)
+    needs, judges = _needs(id, function)
+    return Check(id, name, match[1], frozenset(tags), needs, function, text, judges)
+
+
+def add(item: Check) -> None:
+    """Register a built check.
+
+    Raises:
+        RegistrationError: where its ID or name is taken.
+    """
+    for other in _checks.values():
+        if item.id == other.id or item.name == other.name:
+            raise RegistrationError(f"{item.id} {item.name}: already taken by {other.id} {other.name}")
+    _checks[item.id] = item
+
+
+def _require_headings(id: str, text: str) -> None:
+    lines = text.splitlines()
+    found = [line.rstrip(":") for line in lines if line.rstrip(":") in HEADINGS]
+    if found != list(HEADINGS):
+        raise RegistrationError(f"{id}: the docstring's headings are {found}, not {list(HEADINGS)}")
+    if not lines or lines[0].rstrip(":") in HEADINGS:
+        raise RegistrationError(f"{id}: the docstring starts with one line that says what the fault is")
+
+
+def _needs(id: str, function: Callable[..., Any]) -> tuple[tuple[type, ...], frozenset[type]]:
+    hints = typing.get_type_hints(function)
+    needs: list[type] = []
+    judges: set[type] = set()
+    for parameter in inspect.signature(function).parameters:
+        if parameter not in hints:
+            raise RegistrationError(f"{id}: parameter {parameter!r} has no annotation")
+        members = _members(hints[parameter])
+        facts = [m for m in members if m is not ProbeFailure]
+        if len(facts) != 1 or not isinstance(facts[0], type):
+            raise RegistrationError(f"{id}: {parameter!r} must be one facts type, or that | ProbeFailure")
+        needs.append(facts[0])
+        if ProbeFailure in members:
+            judges.add(facts[0])
+    return tuple(needs), frozenset(judges)
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return typing.get_args(hint)
+    return (hint,)
+
+
+def load(*commands: str) -> tuple[Check, ...]:
+    """Import the checks of the commands (all without one) and return them by ID."""
+    for command in commands or tuple(PACKAGES):
+        _import_all(PACKAGES[command])
+    wanted = set(commands or PACKAGES)
+    return tuple(sorted((c for c in _checks.values() if c.command in wanted), key=lambda c: c.id))
+
+
+def _import_all(package_name: str) -> None:
+    package = importlib.import_module(package_name)
+    for module in pkgutil.iter_modules(package.__path__, package_name + "."):
+        importlib.import_module(module.name)
+
+
+def find(reference: str) -> Check:
+    """The check with this ID or name.
+
+    Raises:
+        DoctorError: where there is none.
+    """
+    wanted = reference.strip().lower()
+    for item in load():
+        if wanted in (item.id.lower(), item.name):
+            return item
+    raise DoctorError(reference, "no such rule", "torch-doctor rule lists them all")
+
+
+def select(checks: Sequence[Check], chosen: Iterable[str] = (), ignored: Iterable[str] = ()) -> tuple[Check, ...]:
+    """The checks that ``chosen`` names (all without one) less those that ``ignored`` names.
+
+    Each token is an ID, a name, a family or a tag, in any case; a token may hold several, with commas.
+
+    Raises:
+        DoctorError: for a token that names nothing in any command.
+    """
+    wanted, unwanted = _tokens(chosen), _tokens(ignored)
+    known = _vocabulary(checks)
+    for token in [*wanted, *unwanted]:
+        if token not in known and token not in _vocabulary(load()):
+            raise DoctorError(token, "not an ID, name, family or tag of a rule", "torch-doctor rule lists them all")
+    picked = [c for c in checks if not wanted or _words(c) & set(wanted)]
+    return tuple(c for c in picked if not _words(c) & set(unwanted))
+
+
+def _tokens(values: Iterable[str]) -> list[str]:
+    return [token for value in values for token in value.replace(",", " ").lower().split()]
+
+
+def _words(item: Check) -> set[str]:
+    return {item.id.lower(), item.name, item.family.lower(), *(t.lower() for t in item.tags)}
+
+
+def _vocabulary(checks: Iterable[Check]) -> set[str]:
+    return {f.lower() for f in FAMILIES}.union(*(_words(c) for c in checks), set())
+
+
+__all__ = [
+    "COMMAND_OF_HUNDRED",
+    "FAMILIES",
+    "HEADINGS",
+    "RegistrationError",
+    "check",
+    "find",
+    "load",
+    "select",
+]

@@ -1,0 +1,73 @@
+"""Runs each needed probe once, concurrently. The only module that imports probes."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import importlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import PurePath
+from typing import Any
+
+from torch_doctor.facts.request import Request
+from torch_doctor.model import FailureKind, ProbeFailure
+from torch_doctor.redact import redact_environment
+
+Probe = Callable[[Request], Any]
+
+
+def needed(checks: Iterable[Any]) -> set[type]:
+    """The facts types that the checks need together."""
+    return {need for item in checks for need in item.needs}
+
+
+def take(needs: Iterable[type], request: Request) -> dict[type, Any]:
+    """Probe the machine for each facts type; what failed is a ProbeFailure in its place."""
+    ordered = sorted(set(needs), key=lambda need: need.__name__)
+    with ThreadPoolExecutor(max_workers=max(4, len(ordered))) as pool:
+        futures = {need: pool.submit(_probe, need, request) for need in ordered}
+        return {need: future.result() for need, future in futures.items()}
+
+
+def probe_for(need: type) -> Probe:
+    """The probe of a facts type: ``facts/shm.py`` is filled by ``PROBES`` of ``probes/shm.py``."""
+    module = importlib.import_module(need.__module__.replace(".facts.", ".probes."))
+    probe: Probe = module.PROBES[need]
+    return probe
+
+
+def _probe(need: type, request: Request) -> Any:
+    try:
+        return probe_for(need)(request)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ImportError, RuntimeError) as error:
+        # a probe is a guest here: whatever it trips over on a strange machine is a result
+        return ProbeFailure(f"{need.__name__} probe: {type(error).__name__}: {error}", FailureKind.ERROR)
+
+
+def plain(facts: Mapping[type, Any]) -> dict[str, Any]:
+    """Facts as JSON values, keyed ``shm`` for ShmFacts; secrets and user names redacted."""
+    return {key_of(need): _plain(value) for need, value in sorted(facts.items(), key=lambda i: key_of(i[0]))}
+
+
+def key_of(need: type) -> str:
+    """``ShmFacts`` is ``shm``; ``CpuQuotaFacts`` is ``cpu_quota``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", need.__name__.removesuffix("Facts")).lower()
+
+
+def _plain(value: Any, key: str = "") -> Any:
+    if isinstance(value, ProbeFailure):
+        return {"probe_failure": {"kind": value.kind.value, "reason": value.reason}}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name), f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, Mapping):
+        shown = redact_environment(value) if key == "environment" else value
+        return {str(k): _plain(v) for k, v in shown.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(v) for v in (sorted(value) if isinstance(value, (set, frozenset)) else value)]
+    return value
