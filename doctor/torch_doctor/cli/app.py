@@ -16,7 +16,15 @@ from torch_doctor.errors import DoctorError
 #: module in torch_doctor.cli -> its command's name and function of the same name; order of ``--help``
 COMMANDS = (
     "check",
+    "run",
+    "ps",
+    "attach",
+    "logs",
+    "stop",
+    "wait",
+    "rm",
     "rule",
+    "health",
 )
 
 app = typer.Typer(

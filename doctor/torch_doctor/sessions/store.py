@@ -27,7 +27,8 @@ from torch_doctor.facts.sessions import SessionFacts
 from torch_doctor.sessions import places, state
 from torch_doctor.sessions.state import State
 
-LOG, STATE, PREFLIGHT, POSTMORTEM, LOCK = "log", "state.json", "preflight.json", "postmortem.json", "lock"
+LOG, STATE, PREFLIGHT, POSTMORTEM = "log", "state.json", "preflight.json", "postmortem.json"
+LOCK, PREVIOUS = "lock", "previous"
 #: bytes kept aside so that the end of a run can be recorded on a full disk
 RESERVE, RESERVE_BYTES = ".reserve", 32 << 10
 
@@ -36,7 +37,7 @@ def session_folders() -> Iterator[Path]:
     """Folders of every session, in no order; those without a state file are still being made."""
     for root in places.roots():
         with contextlib.suppress(OSError):
-            yield from (f for f in (root / "sessions").iterdir() if (f / STATE).is_file())
+            yield from (f for f in (root / "sessions").iterdir() if f.name[0] != "." and (f / STATE).is_file())
 
 
 def folder(name: str) -> Path:
@@ -131,7 +132,7 @@ def write(place: Path, known: State) -> str:
             _write_atomic(place / STATE, data)
             return ""
     with contextlib.suppress(OSError, DoctorError):
-        _write_atomic(_fallback_to(place), data)
+        _write_atomic(fallback_to(place), data)
     return first.strerror or str(first)
 
 
@@ -169,11 +170,12 @@ def _sync_folder(place: Path) -> None:
             os.close(descriptor)
 
 
-def _fallback_to(place: Path) -> Path:
+def fallback_to(place: Path) -> Path:
+    """Where a state goes that its own folder does not take."""
     return places.runtime_folder(place.parent.parent) / f"{place.name}.state.json"
 
 
 def _fallback(place: Path) -> Path | None:
     with contextlib.suppress(OSError, DoctorError):
-        return _fallback_to(place)
+        return fallback_to(place)
     return None
