@@ -24,6 +24,7 @@ COMMANDS = (
     "wait",
     "rm",
     "rule",
+    "diff",
     "health",
 )
 
