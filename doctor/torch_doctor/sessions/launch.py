@@ -17,6 +17,8 @@ from torch_doctor.errors import CannotRun, DoctorError
 from torch_doctor.sessions import child, lock, names, places, proc, spec, state, store
 from torch_doctor.sessions.spec import Spec
 
+#: what the supervisor itself complains about: empty unless it has a bug
+ERRORS = "supervisor.err"
 _ROOT = Path(__file__).resolve().parents[2]
 #: isolated, so that neither the user's folder nor PYTHON* variables reach it; no site-packages, so that it starts
 #: at once
@@ -142,7 +144,8 @@ def start(wanted: Spec, place: Place, environment: Mapping[str, str]) -> child.C
     ready, told = os.pipe2(os.O_CLOEXEC)
     path = place.folder / spec.FILE
     dataclasses.replace(wanted, lock=place.lock, ready=told).save(path)
-    with (place.folder / "supervisor.err").open("wb") as errors:
+    store.write_private(place.folder / ERRORS, "")
+    with (place.folder / ERRORS).open("wb") as errors:
         supervisor = subprocess.Popen(
             light_command("supervisor", str(path)),
             stdin=subprocess.DEVNULL,
@@ -157,7 +160,7 @@ def start(wanted: Spec, place: Place, environment: Mapping[str, str]) -> child.C
     with os.fdopen(ready, "rb") as stream:
         answer = stream.read()
     if not answer:
-        text = (place.folder / "supervisor.err").read_text(encoding="utf-8", errors="replace").strip()
+        text = (place.folder / ERRORS).read_text(encoding="utf-8", errors="replace").strip()
         raise CannotRun(wanted.name, f"the supervisor ended ({supervisor.wait()}): {text.splitlines()[-1:]}")
     values = json.loads(answer)
     supervisor.returncode = 0  # it outlives this process on purpose: no warning about that

@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch_doctor.sessions import store
+
 FILE = "spec.json"
 
 
@@ -51,7 +53,7 @@ class Spec:
 
     def save(self, path: Path) -> None:
         """Write it where load() finds it."""
-        path.write_text(json.dumps(dataclasses.asdict(self)), encoding="utf-8")
+        store.write_private(path, json.dumps(dataclasses.asdict(self)))
 
 
 def load(path: Path) -> Spec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from dataclasses import dataclass
@@ -56,14 +57,13 @@ def begin(wanted: Wanted) -> Path:
     backend = views.choose(wanted.backend, os.environ)
     script = commands.find_script(wanted.command, cwd)
     place = launch.reserve(wanted.name, wanted.command, script)
-    try:
+    with contextlib.ExitStack() as unless_started:
+        unless_started.callback(place.release)
         report = _preflight(wanted.check, script, cwd)
         launch.keep_previous(place)
-    except BaseException:
-        place.release()
-        raise
+        unless_started.pop_all()
     if report:
-        (place.folder / store.PREFLIGHT).write_text(report, encoding="utf-8")
+        store.write_private(place.folder / store.PREFLIGHT, report)
     term = terminal.inner_term(backend, os.environ)
     settings = environment.for_command(os.environ, added, place.name, place.folder, term)
     failure = launch.start(_spec(wanted, place, cwd, backend), place, settings)

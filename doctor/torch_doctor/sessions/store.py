@@ -146,6 +146,16 @@ def reserve(place: Path) -> None:
             os.close(descriptor)
 
 
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read.
+
+    Raises:
+        OSError: where it cannot be written.
+    """
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w", encoding="utf-8") as out:
+        out.write(text)
+
+
 def _write_atomic(path: Path, data: bytes) -> None:
     temporary = path.with_name(f".{path.name}.tmp")  # one writer only: the holder of the lock
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

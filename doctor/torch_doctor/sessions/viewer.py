@@ -50,6 +50,16 @@ class View:
         Raises:
             OSError: where no supervisor listens.
         """
+        try:
+            self._converse()
+        finally:
+            if self._log is None:
+                # it ended before the supervisor could answer: what it wrote is all there
+                self._follow_from(sys.maxsize)
+            self._show_log()
+        return self._end
+
+    def _converse(self) -> None:
         self._connection = protocol.connect(store.read(self.place).socket)
         with self._connection, _resizes() as resized, selectors.DefaultSelector() as selector:
             self._connection.sendall(protocol.request(op="view"))
@@ -61,8 +71,6 @@ class View:
             while self._end is None:
                 if not all(key.data() for key, _ in selector.select()):
                     break
-        self._show_log()
-        return self._end
 
     def _hear(self) -> bool:
         try:
@@ -76,7 +84,7 @@ class View:
     def _on_frame(self, kind: bytes, payload: bytes) -> None:
         if kind == protocol.REPLY:
             answer = json.loads(payload)
-            self._log = Follower(self.place / store.LOG, self._first_offset(int(answer["log_bytes"])))
+            self._follow_from(int(answer["log_bytes"]))
             self._set_raw(bool(answer["raw"]))
             self._show_log()
         elif kind == protocol.BELL:
@@ -93,6 +101,12 @@ class View:
             self._set_raw(payload == b"1")
         elif kind == protocol.END:
             self._end = state.from_json(json.loads(payload))
+
+    def _follow_from(self, size: int) -> None:
+        path = self.place / store.LOG
+        if size == sys.maxsize:
+            size = path.stat().st_size if path.exists() else 0
+        self._log = Follower(path, self._first_offset(size))
 
     def _first_offset(self, size: int) -> int:
         if self._offset is not None:
