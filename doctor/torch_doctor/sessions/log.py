@@ -15,6 +15,7 @@ from torch_doctor.sessions.state import LogGap
 #: output kept in memory while the log cannot be written; the oldest goes first
 HOLD_BYTES = 8 << 20
 CHUNK_BYTES = 1 << 16
+BEGINNING = -1
 
 
 class LogWriter:
@@ -43,12 +44,17 @@ class LogWriter:
         if self.held or self._descriptor < 0:
             self._hold(data)
             return False
-        if self.limit_bytes and self.file_bytes + len(data) > self.limit_bytes and self.file_bytes:
-            self._rotate()
-        written = self._append(memoryview(data))
-        if written < len(data):
-            self._hold(data[written:])
-        return written == len(data)
+        view = memoryview(data)
+        while view:
+            if self.limit_bytes and self.file_bytes >= self.limit_bytes:
+                self._rotate()
+            piece = view[: max(1, self.limit_bytes - self.file_bytes)] if self.limit_bytes else view
+            written = self._append(piece)
+            view = view[written:]
+            if written < len(piece):
+                self._hold(view)
+                return False
+        return True
 
     def retry(self) -> bool:
         """Try to write what is held. True where the log is whole again, but for what had to be dropped."""
@@ -88,7 +94,7 @@ class LogWriter:
             self.error = error.strerror or str(error)
         return written
 
-    def _hold(self, data: bytes) -> None:
+    def _hold(self, data: bytes | memoryview) -> None:
         self.held += data
         excess = len(self.held) - self.hold_bytes
         if excess > 0:
@@ -143,7 +149,12 @@ def files(path: Path) -> list[Path]:
 
 
 class Follower:
-    """Reads a log from some place on, over rotation: the old file to its end, then the new one."""
+    """Reads a log from some place on, over rotation: the old file to its end, then the next one.
+
+    Args:
+        path: the log.
+        offset: where in the present file to begin; BEGINNING for all there is, rotated files included.
+    """
 
     def __init__(self, path: Path, offset: int = 0) -> None:
         self.path = path
@@ -155,10 +166,13 @@ class Follower:
         if self._descriptor < 0 and not self._open():
             return b""
         data = os.pread(self._descriptor, limit, self.offset)
-        if not data and self._replaced():
-            os.close(self._descriptor)
-            self._descriptor, self.offset = -1, 0
-            return self.read(limit)
+        if not data and (following := self._next_file()) is not None:
+            # what was written between the look and the rename
+            data = os.pread(self._descriptor, limit, self.offset)
+            if not data:
+                os.close(self._descriptor)
+                self._descriptor, self.offset = following, 0
+                return self.read(limit)
         self.offset += len(data)
         return data
 
@@ -169,19 +183,35 @@ class Follower:
             self._descriptor = -1
 
     def _open(self) -> bool:
+        path = self.path
+        if self.offset == BEGINNING:
+            path, self.offset = files(path)[0], 0
         try:
-            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return False
         return True
 
-    def _replaced(self) -> bool:
-        held = os.fstat(self._descriptor)
-        try:
-            found = self.path.stat()
-        except OSError:
-            return False
-        return (held.st_dev, held.st_ino) != (found.st_dev, found.st_ino)
+    def _next_file(self) -> int | None:
+        """A descriptor of the file that was begun after this one; None where this one is still written."""
+        following = None
+        for path in reversed(files(self.path)):
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                continue  # renamed in between: the next read looks again
+            if _same_file(descriptor, self._descriptor):
+                os.close(descriptor)
+                return following
+            if following is not None:
+                os.close(following)
+            following = descriptor
+        return following
+
+
+def _same_file(one: int, other: int) -> bool:
+    a, b = os.fstat(one), os.fstat(other)
+    return (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
 
 
 def tail_offset(path: Path, lines: int) -> int:

@@ -31,8 +31,8 @@ def roots(environment: Mapping[str, str] = os.environ) -> Iterator[Path]:
     first = preferred_root(environment)
     yield first
     for base in _bases(environment):
-        candidate = base / f"torch-doctor-{os.getuid()}" / "state"
-        if candidate != first and candidate.is_dir():
+        candidate = base / f"torch-doctor-{os.getuid()}" / _digest(first) / "state"
+        if candidate.is_dir():
             yield candidate
 
 
@@ -45,7 +45,7 @@ def writable_root(environment: Mapping[str, str] = os.environ) -> Path:
     first = preferred_root(environment)
     if _usable(first / "sessions"):
         return first
-    second = runtime_base(environment) / "state"
+    second = runtime_folder(first, environment) / "state"
     if _usable(second / "sessions"):
         return second
     raise CannotRun(str(first), "cannot be written, and nor can /tmp", f"set {STATE_VARIABLE} to a writable folder")
@@ -66,9 +66,13 @@ def runtime_base(environment: Mapping[str, str] = os.environ) -> Path:
 
 def runtime_folder(root: Path, environment: Mapping[str, str] = os.environ) -> Path:
     """The folder under runtime_base() that belongs to the state folder ``root``."""
-    folder = runtime_base(environment) / hashlib.sha256(os.fsencode(root)).hexdigest()[:8]
+    folder = runtime_base(environment) / _digest(root)
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
+
+
+def _digest(root: Path) -> str:
+    return hashlib.sha256(os.fsencode(root)).hexdigest()[:8]
 
 
 def _bases(environment: Mapping[str, str]) -> list[Path]:

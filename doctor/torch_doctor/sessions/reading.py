@@ -21,37 +21,24 @@ def show(place: Path, *, follow: bool, lines: int | None, plain: bool) -> None:
         plain: progress bars as they ended, no colours.
     """
     path = place / store.LOG
-    earlier = log.files(path)[:-1] if lines is None else []
-    start = log.tail_offset(path, lines) if lines is not None and path.exists() else 0
+    start = log.tail_offset(path, lines) if lines is not None and path.exists() else log.BEGINNING
     live = follow and launch.current(place).live
     sys.stdout.flush()
     output = sys.stdout.fileno()
     if live and not plain:
-        for block in _blocks(earlier):
-            _write(output, block)
         _follow(place, output, start)
         return
-    blocks = _read(earlier, path, start, place)
-    if live:
-        blocks = _through_pipe(place, start, earlier)
-    if not plain:
-        for block in blocks:
-            _write(output, block)
-        return
-    for line in plain_lines(blocks):
-        _write(output, line.encode(errors="replace") + b"\n")
+    blocks = _through_pipe(place, start) if live else _read(place, start)
+    if plain:
+        blocks = (line.encode(errors="replace") + b"\n" for line in plain_lines(blocks))
+    for block in blocks:
+        _write(output, block)
 
 
-def _read(earlier: list[Path], path: Path, start: int, place: Path) -> Iterator[bytes]:
-    yield from _blocks(earlier)
-    yield from log.chunks(path, start)
+def _read(place: Path, start: int) -> Iterator[bytes]:
+    yield from log.chunks(place / store.LOG, start)
     # what the log could not take at the end lies in the runtime folder
     yield from log.chunks(store.fallback_to(place).with_suffix(".log-tail"))
-
-
-def _blocks(paths: list[Path]) -> Iterator[bytes]:
-    for path in paths:
-        yield from log.chunks(path)
 
 
 def _follow(place: Path, output: int, start: int) -> None:
@@ -61,9 +48,8 @@ def _follow(place: Path, output: int, start: int) -> None:
         return
 
 
-def _through_pipe(place: Path, start: int, earlier: list[Path]) -> Iterator[bytes]:
+def _through_pipe(place: Path, start: int) -> Iterator[bytes]:
     """The blocks of a running session, as they come: written by a forked reader into a pipe."""
-    yield from _blocks(earlier)
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -47,7 +47,7 @@ def after_start(place: Path, detach: bool, user_config: bool = False) -> int:
                 return client.ended_status(detached_at)
             _tell(["the container lives on with the run; Ctrl-p Ctrl-q leaves it"])
             return end(foreground.stream(place, _stdout()))
-        return end(foreground.stream(place, _stdout(), offset=0))
+        return end(foreground.stream(place, _stdout(), offset=log.BEGINNING))
 
 
 def end(known: State) -> int:

@@ -152,8 +152,8 @@ def write_private(path: Path, text: str) -> None:
     Raises:
         OSError: where it cannot be written.
     """
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w", encoding="utf-8") as out:
-        out.write(text)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as stream:
+        stream.write(text)
 
 
 def _write_atomic(path: Path, data: bytes) -> None:

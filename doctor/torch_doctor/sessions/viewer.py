@@ -33,7 +33,7 @@ class View:
         place: the session's folder.
         output: descriptor to write to.
         input: descriptor of a terminal to read from; None to show only.
-        offset: where in the log to begin; None for the last REPLAY_BYTES.
+        offset: where in the log to begin, as Follower takes it; None for the last REPLAY_BYTES.
     """
 
     def __init__(self, place: Path, output: int, input: int | None = None, offset: int | None = None) -> None:
