@@ -12,32 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from torch_doctor.errors import DoctorError
-from torch_doctor.model import COMMAND_OF_HUNDRED, Check, Finding, ProbeFailure
-
-#: One subject keeps one prefix over environment (0xx), code (1xx) and log (2xx).
-FAMILIES: dict[str, str] = {
-    "GPU": "driver and device",
-    "SHM": "shared memory",
-    "WRK": "workers and pickling",
-    "HDF": "HDF5 and other handles over a fork",
-    "CMP": "torch.compile",
-    "MEM": "host and GPU memory",
-    "CPU": "quota and threads",
-    "FS": "disks, permissions and caches",
-    "SES": "sessions, terminals, PID 1 and signals",
-    "PKG": "packages",
-    "DST": "distributed",
-    "CKP": "checkpoints",
-    "DEV": "device placement",
-    "GRD": "autograd",
-    "OPT": "optimizer and scheduler",
-    "LOS": "losses",
-    "AMP": "mixed precision",
-    "DAT": "data",
-}
-
-#: The headings a check's docstring has, in this order.
-HEADINGS = ("What it checks", "Why it matters", "Example", "Fix", "References")
+from torch_doctor.model import COMMAND_OF_HUNDRED, FAMILIES, HEADINGS, Check, Finding, ProbeFailure
 
 #: Package that holds the checks of a command.
 PACKAGES = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
 from torch_doctor import registry
 from torch_doctor.errors import DoctorError
 from torch_doctor.facts.shm import ShmFacts
