@@ -8,8 +8,10 @@ from torch_doctor.facts.request import Request
 from torch_doctor.facts.torch import TorchFacts
 from torch_doctor.model import FailureKind, ProbeFailure
 from torch_doctor.probes import isolated
+from torch_doctor.probes.once import once
 
 
+@once
 def probe(request: Request) -> TorchFacts | ProbeFailure:
     """What ``import torch`` gives in the user's interpreter.
 
