@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from torch_doctor.cli.options import FailOn, Format, Ignore, Output, Select, Timeout, Verbose
-
-if TYPE_CHECKING:
-    from torch_doctor.facts.request import Request
-    from torch_doctor.model import Report
 
 Script = Annotated[Path | None, typer.Argument(metavar="[SCRIPT]", help="Training script: parsed, never executed.")]
 Need = Annotated[
@@ -26,6 +21,8 @@ SampleBytes = Annotated[
 Deep = Annotated[bool, typer.Option("--deep", help="Slow checks too: a real torch.compile.")]
 Python = Annotated[str | None, typer.Option(help="The interpreter that has your torch.")]
 Data = Annotated[Path | None, typer.Option(help="Folder or file of the training data.", exists=True)]
+
+
 
 
 def check(
@@ -45,23 +42,10 @@ def check(
     verbose: Verbose = False,
 ) -> None:
     """Preflight: is this machine fit to train? With a script, fit for that script?"""
-    from torch_doctor import interpreter, snapshot
+    from torch_doctor import preflight, snapshot
     from torch_doctor.cli import emit
-    from torch_doctor.facts.request import Request
 
     needs, notes = snapshot.require(script, need=need or (), gpus=gpus, sample_bytes=sample_bytes)
-    request = Request(script, needs, timeout, deep, interpreter.choose(python), data)
-    report = judge(request, select or (), ignore or (), notes)
+    request = preflight.request(script, needs, timeout=timeout, deep=deep, python=python, data=data)
+    report = preflight.judge(request, select or (), ignore or (), notes)
     emit.finish(report, format=format, output=output, fail_on=fail_on, verbose=verbose)
-
-
-def judge(request: Request, select: list[str] | tuple[()], ignore: list[str] | tuple[()], notes: tuple) -> Report:
-    """The machine against the request."""
-    from torch_doctor import registry, runner, snapshot
-    from torch_doctor.model import Report
-
-    start = time.monotonic()
-    checks = registry.select(registry.load("check"), select, ignore)
-    facts = snapshot.take(snapshot.needed(checks), request)
-    results = runner.run(checks, facts)
-    return Report("check", results, snapshot.plain(facts), notes, time.monotonic() - start)

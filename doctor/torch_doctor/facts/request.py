@@ -19,6 +19,8 @@ class Request:
         deep: run the slow probes too (a real torch.compile).
         python: interpreter that has the user's torch; isolated probes run in it.
         data: the folder or file of the training data, where ``--data`` names it.
+        start_methods: under which a real DataLoader is tried; ``default`` is the interpreter's own. Empty: no
+            loader is tried.
     """
 
     script: Path | None = None
@@ -27,3 +29,4 @@ class Request:
     deep: bool = False
     python: str = "python3"
     data: Path | None = None
+    start_methods: tuple[str, ...] = ()
