@@ -92,7 +92,9 @@ def shm_too_small(shm: ShmFacts, needs: Requirements) -> Iterator[Finding]:
         bound = f"up to {mib(shm.memory_limit_bytes)} of memory" if shm.memory_limit_bytes else "within memory"
         message += f"; the shared-memory fallback serves them, {bound}"
     elif shm.fallback == ACTIVE:
-        message += f", more than the {mib(shm.memory_limit_bytes or 0)} of memory that bound the shared-memory fallback"
+        message += (
+            f", more than the {mib(shm.memory_limit_bytes or 0)} of memory that bound the shared-memory fallback"
+        )
     elif _no_loader(needs) and not shm.needed_for:
         severity = Severity.WARNING
         message = f"/dev/shm is {mib(shm.size_bytes)}; the script shows no DataLoader, but workers would need more"

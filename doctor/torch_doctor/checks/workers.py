@@ -252,4 +252,6 @@ def _raise_tasks(limits: LimitFacts, group: bool) -> Remediation:
         return Remediation(text, ("docker run --pids-limit 4096 ...", "docker update --pids-limit 4096 CONTAINER"))
     if limits.manager == "kubernetes":
         return Remediation("Raise podPidsLimit in the node's kubelet configuration to 4096 or more")
-    return Remediation("Raise TasksMax of the unit", ("sudo systemctl set-property user-$(id -u).slice TasksMax=4096",))
+    return Remediation(
+        "Raise TasksMax of the unit", ("sudo systemctl set-property user-$(id -u).slice TasksMax=4096",)
+    )

@@ -23,8 +23,6 @@ Python = Annotated[str | None, typer.Option(help="The interpreter that has your 
 Data = Annotated[Path | None, typer.Option(help="Folder or file of the training data.", exists=True)]
 
 
-
-
 def check(
     script: Script = None,
     need: Need = None,

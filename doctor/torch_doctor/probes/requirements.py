@@ -45,7 +45,9 @@ def _infer(script: Path) -> tuple[Requirements, tuple[Notification, ...]]:
         first = parse(script)
     except SyntaxError as error:
         note = f"cannot be parsed: {error.msg}; what the script needs is unknown"
-        return Requirements(script=str(script)), (Notification(note, Location(str(script), error.lineno, error.offset)),)
+        return Requirements(script=str(script)), (
+            Notification(note, Location(str(script), error.lineno, error.offset)),
+        )
     except (ValueError, RecursionError, OSError, MemoryError) as error:
         note = f"cannot be read: {getattr(error, 'strerror', None) or error}; what the script needs is unknown"
         return Requirements(script=str(script)), (Notification(note, Location(str(script))),)
@@ -98,7 +100,9 @@ def notebook(data: bytes) -> str:
     except (KeyError, TypeError) as error:
         raise ValueError("is no notebook") from error
     lines = [line for text in code if not text.startswith("%%") for line in text.splitlines()]
-    return "\n".join("pass" if line.lstrip().startswith(("%", "!")) and line == line.lstrip() else line for line in lines)
+    return "\n".join(
+        "pass" if line.lstrip().startswith(("%", "!")) and line == line.lstrip() else line for line in lines
+    )
 
 
 def beside(first: Source, script: Path) -> list[Source]:

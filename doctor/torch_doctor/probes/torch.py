@@ -28,7 +28,9 @@ def session(request: Request) -> dict[str, Any] | ProbeFailure:
     alone = isolated.call("torch_info", {}, python=request.python, timeout=request.timeout)
     if isinstance(alone, ProbeFailure):
         return alone
-    died = {m: {"ok": False, "seconds": 0.0, "error": found.reason} for m in methods if isinstance(found, ProbeFailure)}
+    died = {
+        m: {"ok": False, "seconds": 0.0, "error": found.reason} for m in methods if isinstance(found, ProbeFailure)
+    }
     return {"torch": alone, "methods": died}
 
 

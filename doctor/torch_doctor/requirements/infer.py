@@ -111,10 +111,9 @@ def _with_shm(found: Requirements, stated: bool) -> Requirements:
     if not known:
         return replace(found, shm_bytes=0 if _no_workers(found) else None)
     total = sum(known) * found.local_processes
-    if any(need.shm_bytes is None for need in found.loaders):
+    if any(need.shm_bytes is None for need in found.loaders) and total < DEFAULT_NEEDED_BYTES:
         # the known part is a lower bound; where it is small it says nothing
-        if total < DEFAULT_NEEDED_BYTES:
-            return replace(found, shm_bytes=None)
+        return replace(found, shm_bytes=None)
     return replace(found, shm_bytes=total, shm_source=_shm_source(found))
 
 

@@ -52,7 +52,9 @@ def loaders(source: Source, classes: Classes, wrappers: frozenset[str] = frozens
             yield _settings(source, call, *SETTINGS[last])
 
 
-def _with_callers(source: Source, call: ast.Call, classes: dict[str, tuple[Source, ast.ClassDef]]) -> Iterator[LoaderNeed]:
+def _with_callers(
+    source: Source, call: ast.Call, classes: dict[str, tuple[Source, ast.ClassDef]]
+) -> Iterator[LoaderNeed]:
     given = arguments(source, call)
     names = {n.id: n for v in given.values() for n in ast.walk(v) if isinstance(n, ast.Name)}
     owners = {owner for n in names.values() if (owner := source.owner(n)) is not None}

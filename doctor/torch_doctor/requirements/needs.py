@@ -104,7 +104,9 @@ def parse(items: Iterable[str]) -> tuple[dict[str, Any], dict[str, str]]:
             _flag(key, separator, text, item, uses, stated)
             continue
         if key not in KEYS:
-            raise DoctorError(f"--need {item}", f"unknown need {key!r}", f"known: {', '.join([*KEYS, *sorted(FLAGS)])}")
+            raise DoctorError(
+                f"--need {item}", f"unknown need {key!r}", f"known: {', '.join([*KEYS, *sorted(FLAGS)])}"
+            )
         if not text:
             raise DoctorError(f"--need {item}", f"{key} has no value", f"write {key}=VALUE")
         field, read = KEYS[key]

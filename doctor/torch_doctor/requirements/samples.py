@@ -5,22 +5,10 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterator
-from typing import Any
 
-from torch_doctor.requirements.source import FUNCTIONS, UNKNOWN, Source
+from torch_doctor.requirements.arrays import array, known_shape
+from torch_doctor.requirements.source import FUNCTIONS, Source
 
-#: bytes of one element, by the last part of the dtype's name
-DTYPES = {
-    **dict.fromkeys(("float64", "double", "int64", "long", "complex64", "uint64"), 8),
-    **dict.fromkeys(("float32", "float", "int32", "int", "uint32"), 4),
-    **dict.fromkeys(("float16", "half", "bfloat16", "int16", "short", "uint16"), 2),
-    **dict.fromkeys(("uint8", "int8", "bool", "float8_e4m3fn", "float8_e5m2"), 1),
-    "complex128": 16,
-}
-#: functions that make an array of the shape they are given, with the bytes of an element by default
-_TORCH_MAKERS = dict.fromkeys(("zeros", "ones", "empty", "rand", "randn", "full"), 4)
-_NUMPY_MAKERS = dict.fromkeys(("zeros", "ones", "empty", "full"), 8)
-_NUMPY_RANDOM = dict.fromkeys(("rand", "randn", "random", "normal", "uniform", "standard_normal", "random_sample"), 8)
 #: shape of a sample of torchvision's data sets that have one fixed size (float32 after ToTensor); torchvision 0.26
 FIXED_SHAPES = {
     **dict.fromkeys(("MNIST", "FashionMNIST", "KMNIST", "QMNIST", "EMNIST"), (1, 28, 28)),
@@ -37,7 +25,9 @@ _LABEL_BYTES = 8  # collate makes an int64 of a Python int
 _DEEPEST = 12
 
 
-def sample_bytes(source: Source, dataset: ast.expr | None, classes: dict[str, tuple[Source, ast.ClassDef]]) -> int | None:
+def sample_bytes(
+    source: Source, dataset: ast.expr | None, classes: dict[str, tuple[Source, ast.ClassDef]]
+) -> int | None:
     """Bytes of one sample of the dataset that an expression makes; None where the source does not say.
 
     Args:
@@ -72,7 +62,10 @@ class _Sizes:
     def _own_class(self, call: ast.Call, name: str, depth: int) -> int | None:
         source, definition = self.classes[name]
         for method in definition.body:
-            if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and method.name in ("__getitem__", "__iter__"):
+            if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and method.name in (
+                "__getitem__",
+                "__iter__",
+            ):
                 inner = _Sizes(source, self.classes)
                 sizes = {inner.element(value, depth + 1) for value in returned(method)}
                 if len(sizes) == 1 and (size := sizes.pop()):
@@ -81,8 +74,10 @@ class _Sizes:
         return None if shape is None else math.prod(shape) * 4 + _LABEL_BYTES
 
     def _fake_data(self, call: ast.Call) -> int | None:
-        given = next((k.value for k in call.keywords if k.arg == "image_size"), call.args[1] if len(call.args) > 1 else None)
-        shape = (3, 224, 224) if given is None else _shape(self.source.value(given))
+        given = next(
+            (k.value for k in call.keywords if k.arg == "image_size"), call.args[1] if len(call.args) > 1 else None
+        )
+        shape = (3, 224, 224) if given is None else known_shape(self.source.value(given))
         shape = self._transformed(call, shape)
         return None if shape is None else math.prod(shape) * 4 + _LABEL_BYTES
 
@@ -115,14 +110,16 @@ class _Sizes:
         return max(known) if known else None
 
     def _call(self, node: ast.Call, depth: int) -> int | None:
-        array = self._array(node)
-        if array is not None:
-            return math.prod(array[0]) * array[1]
+        found = self._array_of(node)
+        if found is not None:
+            return math.prod(found[0]) * found[1]
         name = (self.source.dotted(node.func) or "").rsplit(".", 1)[-1]
         if name in ("int", "float", "len"):
             return _LABEL_BYTES
         if name in _TRANSPARENT and node.args:
-            if name == "tensor" and not isinstance(self._follow(node.args[0]), (ast.Tuple, ast.List, ast.Call, ast.Subscript)):
+            if name == "tensor" and not isinstance(
+                self._follow(node.args[0]), (ast.Tuple, ast.List, ast.Call, ast.Subscript)
+            ):
                 return _LABEL_BYTES
             return self.element(node.args[0], depth + 1)
         if isinstance(node.func, ast.Attribute):
@@ -133,8 +130,8 @@ class _Sizes:
         width = _CASTS.get(function.attr)
         base = function.value
         if width is not None:
-            array = self._array(self._follow(base))
-            return math.prod(array[0]) * width if array else None
+            found = self._array_of(self._follow(base))
+            return math.prod(found[0]) * width if found else None
         if function.attr in _SHAPE_KEEPING:
             return self.element(base, depth + 1)
         return None
@@ -142,69 +139,34 @@ class _Sizes:
     def rows(self, node: ast.expr | None, depth: int) -> int | None:
         """Bytes of one row (the first dimension taken) of an array."""
         node = self._follow(node)
+        if depth >= _DEEPEST:
+            return None
         if isinstance(node, ast.Call):
-            array = self._array(node)
-            if array is not None:
-                shape, width = array
-                return math.prod(shape[1:]) * width
-            name = (self.source.dotted(node.func) or "").rsplit(".", 1)[-1]
-            if name in ("arange", "randperm"):
-                return _LABEL_BYTES
-            if name in _TRANSPARENT and node.args and depth < _DEEPEST:
-                return self.rows(node.args[0], depth + 1)
-            if isinstance(node.func, ast.Attribute) and depth < _DEEPEST:
-                width = _CASTS.get(node.func.attr)
-                inner = self._array(self._follow(node.func.value))
-                if width is not None and inner:
-                    return math.prod(inner[0][1:]) * width
-                if node.func.attr in _SHAPE_KEEPING:
-                    return self.rows(node.func.value, depth + 1)
-        if isinstance(node, ast.BinOp) and depth < _DEEPEST:
+            return self._rows_of_call(node, depth)
+        if isinstance(node, ast.BinOp):
             sides = [self.rows(node.left, depth + 1), self.rows(node.right, depth + 1)]
             return max((s for s in sides if s is not None), default=None)
         return None
 
-    def _array(self, node: ast.expr | None) -> tuple[tuple[int, ...], int] | None:
-        """Shape and bytes of an element of what a call like ``torch.zeros(3, 8)`` makes."""
-        if not isinstance(node, ast.Call):
+    def _rows_of_call(self, node: ast.Call, depth: int) -> int | None:
+        found = self._array_of(node)
+        if found is not None:
+            return math.prod(found[0][1:]) * found[1]
+        name = (self.source.dotted(node.func) or "").rsplit(".", 1)[-1]
+        if name in ("arange", "randperm"):
+            return _LABEL_BYTES
+        if name in _TRANSPARENT and node.args:
+            return self.rows(node.args[0], depth + 1)
+        if not isinstance(node.func, ast.Attribute):
             return None
-        name = self.source.dotted(node.func) or ""
-        library, _, last = name.rpartition(".")
-        keywords = {k.arg: k.value for k in node.keywords}
-        dtype = self._dtype(keywords.get("dtype"))
-        if library == "torch" and last in _TORCH_MAKERS:
-            arguments, width = self._shape_arguments(node, last), dtype or _TORCH_MAKERS[last]
-        elif library == "torch" and last in ("randint", "randint_like"):
-            sizes = [a for a in node.args if isinstance(a, (ast.Tuple, ast.List))]
-            arguments, width = ([keywords["size"]] if "size" in keywords else sizes[:1]), dtype or 8
-        elif library == "numpy" and last in _NUMPY_MAKERS:
-            arguments, width = (node.args[:1] or [keywords["shape"]] if node.args or "shape" in keywords else []), dtype or 8
-        elif library == "numpy.random" and last in _NUMPY_RANDOM:
-            arguments = [keywords["size"]] if "size" in keywords else list(node.args)
-            width = dtype or 8
-        else:
-            return None
-        shape = self._shape_of(arguments)
-        return None if shape is None else (shape, width)
+        cast = _CASTS.get(node.func.attr)
+        inner = self._array_of(self._follow(node.func.value))
+        if cast is not None and inner:
+            return math.prod(inner[0][1:]) * cast
+        return self.rows(node.func.value, depth + 1) if node.func.attr in _SHAPE_KEEPING else None
 
-    def _shape_arguments(self, node: ast.Call, last: str) -> list[ast.expr]:
-        for keyword in node.keywords:
-            if keyword.arg == "size":
-                return [keyword.value]
-        return list(node.args[:1] if last == "full" else node.args)
-
-    def _shape_of(self, arguments: list[ast.expr]) -> tuple[int, ...] | None:
-        if len(arguments) == 1:
-            value = self.source.value(arguments[0])
-            return _shape(value if isinstance(value, tuple) else (value,))
-        # the first dimension may be unknown: it is the number of rows
-        values = tuple(self.source.value(a) for a in arguments)
-        return _shape(values)
-
-    def _dtype(self, node: ast.expr | None) -> int | None:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            return DTYPES.get(node.value)
-        return DTYPES.get((self.source.dotted(node) or "").rsplit(".", 1)[-1]) if node is not None else None
+    def _array_of(self, node: ast.expr | None) -> tuple[tuple[int, ...], int] | None:
+        return array(self.source, node)
 
     # -- transforms -----------------------------------------------------------------------------------------
 
@@ -283,16 +245,6 @@ def returned(function: ast.AST) -> Iterator[ast.expr]:
 def _total(sizes: Iterator[int | None]) -> int | None:
     found = list(sizes)
     return None if not found or any(s is None for s in found) else sum(s for s in found if s is not None)
-
-
-def _shape(value: Any) -> tuple[int, ...] | None:
-    if not isinstance(value, tuple) or not value:
-        return None
-    first, *rest = (v if isinstance(v, int) and not isinstance(v, bool) else UNKNOWN for v in value)
-    if any(v is UNKNOWN for v in rest) or (first is UNKNOWN and not rest):
-        return None
-    # an unknown first dimension is the number of rows: harmless where rows are counted
-    return (1 if first is UNKNOWN else first, *rest)
 
 
 def _is_fake(call: ast.Call, source: Source) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch_doctor.requirements import gpu
 from torch_doctor.requirements.loaders import start_method
 from torch_doctor.requirements.source import Source
 
@@ -61,14 +61,10 @@ DTYPES = {
 #: fp16 runs on every GPU that torch supports, so it asks for none.
 CAPABILITIES = {"bf16": (8, 0), "fp8": (8, 9)}
 
-_CUDA = re.compile(r"cuda(?::(\d+))?")
-#: functions that only work with a GPU
-_CUDA_CALLS = frozenset({"torch.cuda.set_device", "torch.cuda.current_device", "torch.cuda.CUDAGraph"})
-_READERS = {
-    "h5py.File": 0, "lmdb.open": 0, "lmdb.Environment": 0, "zarr.open": 0, "zarr.open_group": 0, "sqlite3.connect": 0,
-    "zarr.open_array": 0, "tables.open_file": 0, "netCDF4.Dataset": 0, "numpy.load": 0, "numpy.memmap": 0,
-    "torchvision.datasets.ImageFolder": 0, "torchvision.datasets.DatasetFolder": 0, "torchvision.datasets.ImageNet": 0,
-}  # fmt: skip
+_READERS = frozenset(
+    {"h5py.File", "lmdb.open", "lmdb.Environment", "zarr.open", "zarr.open_group", "zarr.open_array", "sqlite3.connect",
+     "tables.open_file", "netCDF4.Dataset", "numpy.load", "numpy.memmap"}
+)  # fmt: skip
 _WRITING_MODES = frozenset({"w", "w-", "x", "wb"})
 
 
@@ -101,7 +97,9 @@ def usage(source: Source) -> Usage:
         _call(source, call, name, found)
         _paths(source, call, name, found)
     _methods(source, found)
-    _gpu(source, found)
+    for count, place in gpu.wishes(source):
+        found.gpus = max(found.gpus, count)
+        found.gpu = found.gpu or place
     return found
 
 
@@ -121,6 +119,8 @@ def _call(source: Source, call: ast.Call, name: str, found: Usage) -> None:
             size = source.value(call.args[2])
         if isinstance(size, int) and size > 0:
             found.world_size = max(size, found.world_size or 0)
+    if name == "h5py.File" and (source.value(keywords.get("swmr")) is True):
+        found.uses.add("swmr")
     for argument in ("torch_compile", "bf16", "fp16"):
         if source.value(keywords.get(argument)) is True:  # transformers.TrainingArguments
             found.uses.add({"torch_compile": "compile"}.get(argument, argument))
@@ -133,7 +133,9 @@ def _decorator(source: Source, node: ast.AST, found: Usage) -> None:
 
 
 def _methods(source: Source, found: Usage) -> None:
-    """``model.compile()``: torch's own method takes no argument that Keras' does."""
+    """``model.compile()``: torch's own method takes no argument that Keras' does. ``file.swmr_mode = True``."""
+    if "swmr_mode" in source.attributes:
+        found.uses.add("swmr")
     for node in source.nodes:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "compile":
             continue
@@ -144,7 +146,13 @@ def _methods(source: Source, found: Usage) -> None:
 
 
 def _precision(source: Source, node: ast.AST, found: Usage) -> None:
-    if isinstance(node, ast.Attribute) and node.attr in ("bfloat16", "float16", "half", "float8_e4m3fn", "float8_e5m2"):
+    if isinstance(node, ast.Attribute) and node.attr in (
+        "bfloat16",
+        "float16",
+        "half",
+        "float8_e4m3fn",
+        "float8_e5m2",
+    ):
         use = DTYPES.get(source.dotted(node) or "")
         parent = source.parents.get(node)
         compared = isinstance(parent, ast.Compare)  # asking for a dtype is not using it
@@ -166,140 +174,6 @@ def _asks(node: ast.AST, names: tuple[str, ...]) -> bool:
     return any(isinstance(n, ast.Attribute) and n.attr in names for n in ast.walk(node.test))
 
 
-# -- the GPU -------------------------------------------------------------------------------------------------
-
-
-def _gpu(source: Source, found: Usage) -> None:
-    guards = _guard_names(source)
-    for node in source.nodes:
-        wish = _wish(source, node)
-        if wish is None or _guarded(source, node, guards):
-            continue
-        count, text = wish
-        found.gpus = max(found.gpus, count)
-        if not found.gpu:
-            found.gpu = f"{source.path}:{getattr(node, 'lineno', 1)} {text}"
-
-
-def _wish(source: Source, node: ast.AST) -> tuple[int, str] | None:
-    """How many GPUs a node wants at least, and its text."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        match = _CUDA.fullmatch(node.value)
-        if match and _is_device(source, node):
-            return int(match[1] or 0) + 1, repr(node.value)
-        return None
-    if not isinstance(node, ast.Call):
-        return None
-    name = source.dotted(node.func) or ""
-    if name.startswith("torch.multiprocessing"):
-        return None
-    if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda" and name != "torch.cuda":
-        index = source.value(node.args[0]) if node.args else 0
-        return (index + 1 if isinstance(index, int) and not isinstance(index, bool) else 1), ".cuda()"
-    if name in _CUDA_CALLS:
-        return 1, f"{name}()"
-    if name.endswith("init_process_group"):
-        given = [k.value for k in node.keywords if k.arg == "backend"] or node.args[:1]
-        if given and source.value(given[0]) == "nccl":
-            return 1, "the nccl backend"
-    return None
-
-
-def _is_device(source: Source, node: ast.Constant) -> bool:
-    """True where a string "cuda" names a device: an argument of a call, a default, or a plain assignment."""
-    parent = source.parents.get(node)
-    if isinstance(parent, ast.keyword):
-        grand = source.parents.get(parent)
-        if isinstance(grand, ast.Call):
-            name = (source.dotted(grand.func) or "").rsplit(".", 1)[-1]
-            if parent.arg == "device_type" or name in ("autocast", "GradScaler", "add_argument"):
-                # autocast("cuda") without a GPU only warns; an option's default can be another at run time
-                return False
-        return parent.arg in ("device", "map_location")
-    if isinstance(parent, ast.Call) and node in parent.args:
-        name = source.dotted(parent.func) or ""
-        return name == "torch.device" or (isinstance(parent.func, ast.Attribute) and parent.func.attr in ("to", "set_default_device"))
-    if isinstance(parent, (ast.Assign, ast.AnnAssign)):
-        targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
-        return any("device" in _target(t).lower() and not _assigned_again(source, parent, t) for t in targets)
-    return False
-
-
-def _target(node: ast.AST) -> str:
-    return getattr(node, "id", None) or getattr(node, "attr", None) or ""
-
-
-def _assigned_again(source: Source, node: ast.AST, target: ast.AST) -> bool:
-    """``device = "cuda"`` that another assignment overrules is no firm wish."""
-    return isinstance(target, ast.Name) and len(source.assigned.get((source.scope(node), target.id), ())) > 1
-
-
-_AVAILABLE = ("is_available", "device_count", "current_accelerator", "is_initialized")
-
-
-def _mentions(node: ast.AST, guards: set[str]) -> bool:
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Attribute) and inner.attr in _AVAILABLE:
-            return True
-        if isinstance(inner, ast.Name) and inner.id in guards:
-            return True
-        if isinstance(inner, ast.Attribute) and inner.attr in guards:
-            return True
-    return False
-
-
-def _guard_names(source: Source) -> set[str]:
-    """Names and attributes that hold whether there is a GPU, or a device chosen by it."""
-    guards: set[str] = set()
-    for _ in range(2):  # use_cuda = is_available(); device = "cuda" if use_cuda else "cpu"
-        for node in source.nodes:
-            if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and _mentions(node.value, guards):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                guards.update(n for t in targets if (n := _target(t)))
-    return guards
-
-
-def _guarded(source: Source, node: ast.AST, guards: set[str]) -> bool:
-    child = node
-    for parent in source.ancestors(node):
-        if isinstance(parent, (ast.If, ast.IfExp, ast.While)) and child is not parent.test:
-            if _mentions(parent.test, guards) or _is_option(parent.test):
-                return True
-        elif isinstance(parent, ast.BoolOp) and _mentions(parent, guards):
-            return True
-        elif isinstance(parent, ast.Try) and parent.handlers and child in parent.body:
-            return True
-        if _left_before(parent, child, guards):
-            return True
-        child = parent
-    return False
-
-
-def _left_before(parent: ast.AST, child: ast.AST, guards: set[str]) -> bool:
-    """An earlier ``if not torch.cuda.is_available(): return`` in the same block. One that raises is a demand."""
-    body = getattr(parent, "body", None)
-    if not isinstance(body, list) or child not in body:
-        return False
-    for statement in body[: body.index(child)]:
-        if isinstance(statement, ast.If) and _mentions(statement.test, guards):
-            last = statement.body[-1]
-            if isinstance(last, (ast.Return, ast.Continue, ast.Break)):
-                return True
-    return False
-
-
-def _is_option(test: ast.expr) -> bool:
-    """``if args.gpu:``, ``if use_cuda:``: the user chooses at run time."""
-    for inner in ast.walk(test):
-        word = getattr(inner, "attr", None) or getattr(inner, "id", None) or ""
-        if re.search(r"cuda|gpu|device", word, re.IGNORECASE):
-            return True
-    return False
-
-
-# -- paths ---------------------------------------------------------------------------------------------------
-
-
 def _paths(source: Source, call: ast.Call, name: str, found: Usage) -> None:
     keywords = {k.arg: k.value for k in call.keywords if k.arg}
     if name == "torch.save" and (len(call.args) > 1 or "f" in keywords):
@@ -309,7 +183,11 @@ def _paths(source: Source, call: ast.Call, name: str, found: Usage) -> None:
         given = call.args[1] if len(call.args) > 1 else keywords.get("filename", keywords.get("checkpoint_id"))
         _add(found.checkpoint_paths, _path(source, given))
     elif name in _READERS and (call.args or keywords):
-        given = call.args[0] if call.args else next((keywords[k] for k in ("name", "path", "root", "file") if k in keywords), None)
+        given = (
+            call.args[0]
+            if call.args
+            else next((keywords[k] for k in ("name", "path", "root", "file") if k in keywords), None)
+        )
         mode = source.value(call.args[1] if len(call.args) > 1 else keywords.get("mode"))
         path = _path(source, given)
         if path and mode not in _WRITING_MODES and path != ":memory:":
@@ -332,7 +210,11 @@ def _path(source: Source, node: ast.expr | None) -> str:
         return f"{left}/{right}" if left and right else (f"{left}/" if left else "")
     if isinstance(node, ast.Name) and (definition := source.definition(node)) is not None:
         value = source.value(definition)
-        return value if isinstance(value, str) else ("" if isinstance(definition, ast.Name) else _path(source, definition))
+        return (
+            value
+            if isinstance(value, str)
+            else ("" if isinstance(definition, ast.Name) else _path(source, definition))
+        )
     value = source.value(node)
     return value if isinstance(value, str) else ""
 

@@ -5,6 +5,7 @@ In: {"limit_s": seconds for one compiler}. Out: the fields of CompileFacts that 
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import importlib.metadata
 import json
@@ -114,7 +115,9 @@ def try_compiler(command: list[str], include: str | None, flags: list[str], is_c
             Path(path).write_text(source)
             where = ["-I", include] if include else []
             arguments = [*command, *flags, "-shared", "-fPIC", *where, path, "-o", os.path.join(folder, "probe.so")]
-            done = subprocess.run(arguments, capture_output=True, text=True, errors="replace", timeout=limit_s, check=False)
+            done = subprocess.run(
+                arguments, capture_output=True, text=True, errors="replace", timeout=limit_s, check=False
+            )
     except subprocess.TimeoutExpired:
         return f"no result within {limit_s:g} s"
     except OSError as error:
@@ -203,7 +206,9 @@ def libcuda() -> dict[str, Any]:
 def cached_folders() -> tuple[list[str], str]:
     """Folders of libcuda.so.1 in the linker's cache, and why the cache cannot be asked."""
     try:
-        done = subprocess.run([LDCONFIG, "-p"], capture_output=True, text=True, errors="replace", timeout=10, check=False)
+        done = subprocess.run(
+            [LDCONFIG, "-p"], capture_output=True, text=True, errors="replace", timeout=10, check=False
+        )
     except FileNotFoundError:
         return [], f"{LDCONFIG} does not exist"
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -219,7 +224,12 @@ def caches() -> Iterator[dict[str, Any]]:
     """Inductor's folder and triton's: name, path, the variable that names it, and who made what is in it."""
     inductor = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
     path = os.path.abspath(inductor) if inductor else default_inductor()
-    yield {"name": "inductor", "path": path, "variable": "TORCHINDUCTOR_CACHE_DIR" if inductor else "", **inside(path)}
+    yield {
+        "name": "inductor",
+        "path": path,
+        "variable": "TORCHINDUCTOR_CACHE_DIR" if inductor else "",
+        **inside(path),
+    }
     own = os.environ.get("TRITON_CACHE_DIR")
     if own:
         yield {"name": "triton", "path": os.path.abspath(own), "variable": "TRITON_CACHE_DIR", **inside(own)}
@@ -238,10 +248,8 @@ def inside(path: str) -> dict[str, Any]:
     found: dict[str, Any] = {"triton_versions": [], "archs": [], "marker": {}, "foreign_uid": None}
     uid = os.geteuid()
     seen = visited = 0
-    try:
+    with contextlib.suppress(OSError, ValueError):
         found["marker"] = json.loads(Path(path, ".torch-doctor.json").read_text())
-    except (OSError, ValueError):
-        pass
     for folder, folders, files in os.walk(path):
         del folders[MOST_METADATA:]
         try:

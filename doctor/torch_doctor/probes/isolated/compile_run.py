@@ -84,7 +84,9 @@ def mark() -> None:
     except OSError:
         version = ""
     try:
-        Path(cache_dir(), ".torch-doctor.json").write_text(json.dumps({"torch": torch.__version__, "driver": version}))
+        Path(cache_dir(), ".torch-doctor.json").write_text(
+            json.dumps({"torch": torch.__version__, "driver": version})
+        )
     except OSError:
         return  # a cache that cannot be written has its own check
 

@@ -39,7 +39,7 @@ def main() -> None:
     methods = chosen(payload["methods"])
     if "forkserver" in methods:
         start_forkserver()
-    import torch_info
+    import torch_info  # type: ignore[import-not-found]
 
     answer: dict[str, Any] = {"torch": torch_info.look(), "methods": {}}
     if "version" in answer["torch"]:
