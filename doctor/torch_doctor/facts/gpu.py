@@ -136,7 +136,8 @@ class NvmlStatusFacts:
         call: the call that it died in.
     """
 
-    #: nvmlReturn_t: the library is there, and could not be loaded
+    #: nvmlReturn_t: the kernel has no driver; the library is not there or could not be loaded
+    DRIVER_NOT_LOADED: ClassVar[int] = 9
     LIBRARY_NOT_FOUND: ClassVar[int] = 12
 
     code: int = 0

@@ -102,7 +102,8 @@ def pci_gpus(devices: Path) -> tuple[str, ...]:
 
 
 def _is_display(entry: Path) -> bool:
-    return _word(entry / "class").startswith(_DISPLAY_CLASS)
+    # a GPU that vfio-pci holds belongs to a virtual machine
+    return _word(entry / "class").startswith(_DISPLAY_CLASS) and (entry / "driver").resolve().name != "vfio-pci"
 
 
 def _word(path: Path) -> str:

@@ -54,7 +54,7 @@ def _overview(console: Console, report: Report, style: Style) -> None:
             continue
         worst = _worst(results)
         sign, plain, look = _MARKS[worst]
-        line = Text.assemble((sign if style.unicode else plain, look), f" {family:4}{subject:34}")
+        line = Text.assemble((sign if style.unicode else plain, look), f" {family:4}{subject:40}")
         line.append(_sums(results), style="dim")
         console.print(line, overflow="ellipsis", no_wrap=True)
     console.print()

@@ -6,12 +6,15 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from torch_doctor.facts.request import Request
 from torch_doctor.facts.torch import TorchFacts
 from torch_doctor.model import FailureKind, ProbeFailure
 from torch_doctor.probes.torch import probe
 
-REQUEST = Request(python=sys.executable, timeout=120)
+
+def request() -> Request:
+    return Request(python=sys.executable, timeout=120)
 
 
 def fake_torch(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,7 +26,7 @@ def fake_torch(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_installed_torch_describes_itself() -> None:
     import torch
 
-    facts = probe(REQUEST)
+    facts = probe(request())
     assert isinstance(facts, TorchFacts)
     assert (facts.version, facts.cuda, facts.path) == (
         torch.__version__,
@@ -48,7 +51,7 @@ def test_no_torch_is_nothing_to_look_at(tmp_path: Path) -> None:
 def test_a_failing_import_gives_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "libcudart.so.12: cannot open shared object file: No such file or directory"
     fake_torch(tmp_path, f"raise ImportError({text!r})", monkeypatch)
-    failure = probe(REQUEST)
+    failure = probe(request())
     assert isinstance(failure, ProbeFailure)
     assert (failure.kind, failure.reason) == (FailureKind.ERROR, f"import torch fails: ImportError: {text}")
     assert failure.evidence["path"] == str(tmp_path / "torch")
@@ -56,7 +59,7 @@ def test_a_failing_import_gives_the_reason(tmp_path: Path, monkeypatch: pytest.M
 
 def test_an_import_that_kills_python_names_the_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_torch(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGILL)", monkeypatch)
-    failure = probe(REQUEST)
+    failure = probe(request())
     assert isinstance(failure, ProbeFailure)
     assert failure.kind is FailureKind.SIGNAL
     assert "SIGILL" in failure.reason

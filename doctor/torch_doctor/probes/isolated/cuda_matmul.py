@@ -22,6 +22,8 @@ def main() -> None:
 
 def look(devices: list[str] | None) -> list[dict[str, Any]]:
     """Results for ``devices``, all GPUs without one."""
+    # TF32 forced from outside would look like wrong numbers
+    os.environ.update(TORCH_ALLOW_TF32_CUBLAS_OVERRIDE="0", NVIDIA_TF32_OVERRIDE="0")
     say("import torch")
     import torch
 
