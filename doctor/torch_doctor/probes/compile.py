@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from torch_doctor.facts.compile import CacheFolder, Compiler, CompileFacts, CompileRun, DeepCompileFacts
+from torch_doctor.facts.compile import CacheFolder, CompileFacts, Compiler, CompileRun, DeepCompileFacts
 from torch_doctor.facts.filesystem import Place
 from torch_doctor.facts.request import Request
 from torch_doctor.model import FailureKind, ProbeFailure

@@ -33,7 +33,7 @@ def array(source: Source, node: ast.expr | None) -> tuple[tuple[int, ...], int] 
     if name in names:
         given = _shape_arguments(node, keywords, library, name)
     elif name == "randint" and library in ("torch", "numpy.random"):
-        sizes = [a for a in node.args if isinstance(a, (ast.Tuple, ast.List))]
+        sizes: list[ast.expr] = [a for a in node.args if isinstance(a, (ast.Tuple, ast.List))]
         given, width = ([keywords["size"]] if "size" in keywords else sizes[:1]), 8
     else:
         return None
@@ -68,11 +68,8 @@ def _dtype(source: Source, node: ast.expr | None) -> int | None:
 
 
 def known_shape(value: Any) -> tuple[int, ...] | None:
-    """A shape whose numbers are known, the first excepted: that is the number of rows. None for any other."""
+    """A shape whose numbers are known; None for any other. The first, the number of rows, may be -1: not known."""
     if not isinstance(value, tuple) or not value:
         return None
     first, *rest = (v if isinstance(v, int) and not isinstance(v, bool) else UNKNOWN for v in value)
-    if any(v is UNKNOWN for v in rest) or (first is UNKNOWN and not rest):
-        return None
-    # an unknown first dimension is the number of rows: harmless where rows are counted
-    return (1 if first is UNKNOWN else first, *rest)
+    return None if any(v is UNKNOWN for v in rest) else (-1 if first is UNKNOWN else first, *rest)

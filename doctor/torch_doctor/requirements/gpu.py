@@ -114,9 +114,8 @@ def _guarded(source: Source, node: ast.AST, guards: set[str]) -> bool:
         if isinstance(parent, (ast.If, ast.IfExp, ast.While)) and child is not parent.test:
             if _mentions(parent.test, guards) or _is_option(parent.test):
                 return True
-        elif isinstance(parent, ast.BoolOp) and _mentions(parent, guards):
-            return True
-        elif isinstance(parent, ast.Try) and parent.handlers and child in parent.body:
+        tried = isinstance(parent, ast.Try) and bool(parent.handlers) and child in parent.body
+        if tried or (isinstance(parent, ast.BoolOp) and _mentions(parent, guards)):
             return True
         if _left_before(parent, child, guards):
             return True

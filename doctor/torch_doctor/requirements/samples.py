@@ -78,6 +78,8 @@ class _Sizes:
             (k.value for k in call.keywords if k.arg == "image_size"), call.args[1] if len(call.args) > 1 else None
         )
         shape = (3, 224, 224) if given is None else known_shape(self.source.value(given))
+        if shape is not None and shape[0] < 0:
+            return None
         shape = self._transformed(call, shape)
         return None if shape is None else math.prod(shape) * 4 + _LABEL_BYTES
 
@@ -112,7 +114,7 @@ class _Sizes:
     def _call(self, node: ast.Call, depth: int) -> int | None:
         found = self._array_of(node)
         if found is not None:
-            return math.prod(found[0]) * found[1]
+            return math.prod(found[0]) * found[1] if found[0][0] >= 0 else None
         name = (self.source.dotted(node.func) or "").rsplit(".", 1)[-1]
         if name in ("int", "float", "len"):
             return _LABEL_BYTES
@@ -131,7 +133,7 @@ class _Sizes:
         base = function.value
         if width is not None:
             found = self._array_of(self._follow(base))
-            return math.prod(found[0]) * width if found else None
+            return math.prod(found[0]) * width if found and found[0][0] >= 0 else None
         if function.attr in _SHAPE_KEEPING:
             return self.element(base, depth + 1)
         return None

@@ -62,8 +62,8 @@ DTYPES = {
 CAPABILITIES = {"bf16": (8, 0), "fp8": (8, 9)}
 
 _READERS = frozenset(
-    {"h5py.File", "lmdb.open", "lmdb.Environment", "zarr.open", "zarr.open_group", "zarr.open_array", "sqlite3.connect",
-     "tables.open_file", "netCDF4.Dataset", "numpy.load", "numpy.memmap"}
+    {"h5py.File", "lmdb.open", "lmdb.Environment", "zarr.open", "zarr.open_group", "zarr.open_array",
+     "sqlite3.connect", "tables.open_file", "netCDF4.Dataset", "numpy.load", "numpy.memmap"}
 )  # fmt: skip
 _WRITING_MODES = frozenset({"w", "w-", "x", "wb"})
 
