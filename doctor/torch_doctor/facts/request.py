@@ -18,6 +18,9 @@ class Request:
         timeout: seconds that one isolated probe may take.
         deep: run the slow probes too (a real torch.compile).
         python: interpreter that has the user's torch; isolated probes run in it.
+        data: the folder or file of the training data, where ``--data`` names it.
+        start_methods: under which a real DataLoader is tried; ``default`` is the interpreter's own. Empty: no
+            loader is tried.
     """
 
     script: Path | None = None
@@ -25,3 +28,5 @@ class Request:
     timeout: float = 30.0
     deep: bool = False
     python: str = "python3"
+    data: Path | None = None
+    start_methods: tuple[str, ...] = ()
