@@ -43,6 +43,8 @@ class Script:
         cells: for a notebook, where each line of ``text`` comes from; empty for a file.
         neighbours: dotted module name -> the module beside this one that an import of it means.
         launches: what starts containers in the same folder.
+        original: the text with its own line ends, where they differ from ``text``'s.
+        encoding: as Python names it; ``utf-8-sig`` where the file has a BOM.
     """
 
     path: str
@@ -51,6 +53,8 @@ class Script:
     cells: tuple[SourceLine, ...] = ()
     neighbours: Mapping[str, Script] = field(default_factory=dict)
     launches: tuple[Launch, ...] = ()
+    original: str = ""
+    encoding: str = "utf-8"
     memo: dict[Any, Any] = field(default_factory=dict)  # what the rules derived, so that it is derived once
 
     @cached_property

@@ -171,14 +171,17 @@ def read(path: Path) -> Script | Unread:
 def from_bytes(path: Path, data: bytes) -> Script | Unread:
     """The bytes of one file as a Script."""
     cells: tuple[SourceLine, ...] = ()
+    original, encoding = "", "utf-8"
     try:
         if path.suffix == ".ipynb":
             text, cells = notebook(data)
         else:
             if b"\0" in data:
                 return _unread(path, "is a binary file")
-            text = decode(data)
-        return _parse(str(path), text, cells=cells, neighbours=Neighbours(path.parent))
+            text, original, encoding = decode(data)
+        return _parse(
+            str(path), text, cells=cells, neighbours=Neighbours(path.parent), original=original, encoding=encoding
+        )
     except SyntaxError as error:
         return _unread(path, f"cannot be parsed: {error.msg}", *_error_place(error, cells))
     except UnicodeDecodeError as error:
@@ -203,11 +206,15 @@ def _unread(path: Path, message: str, line: int | None = None, column: int | Non
     return Unread(Notification(message, place, Severity.WARNING))
 
 
-def decode(data: bytes) -> str:
-    """Source bytes as text with ``\\n`` line ends: BOM and coding cookie as Python itself reads them."""
+def decode(data: bytes) -> tuple[str, str, str]:
+    """Source bytes as (text with ``\\n`` line ends, the same with its own where they differ, the encoding).
+
+    BOM and coding cookie are honoured as Python itself does.
+    """
     encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-    text = data.decode(encoding)
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    original = data.decode(encoding)
+    text = original.replace("\r\n", "\n").replace("\r", "\n")
+    return text, original if original != text else "", encoding
 
 
 def _parse(path: str, text: str, **more: Any) -> Script:

@@ -48,6 +48,10 @@ def _finding(console: Console, check: Check, finding: Finding, style: Style) -> 
         head.append(f" ({finding.role})", style="dim")
     console.print(head, soft_wrap=True)
     console.print(_indented(f"{place(finding.location)}{finding.message}"))
+    if finding.location is not None and finding.location.snippet:
+        for row in frame(finding.location):
+            # code is never wrapped
+            console.print(Text(row, style="dim"), soft_wrap=True)
     if finding.remediation.text:
         console.print(_indented(finding.remediation.text))
     for command in finding.remediation.commands:
@@ -69,6 +73,18 @@ def place(location: Location | None) -> str:
     cell = f"cell {location.cell}" if location.cell is not None else ""
     parts = [location.path, cell, *(str(n) for n in (location.line, location.column) if n is not None)]
     return ":".join(p for p in parts if p) + ": "
+
+
+def frame(location: Location) -> list[str]:
+    """The source line with its number, and a mark under the part that is meant."""
+    number = str(location.line)
+    rows = [f"  {number} | {location.snippet}"]
+    if location.column is not None and location.column <= len(location.snippet):
+        stop = location.end_column if location.end_line == location.line and location.end_column else 0
+        width = max(1, min(stop or len(location.snippet) + 1, len(location.snippet) + 1) - location.column)
+        lead = "".join("\t" if c == "\t" else " " for c in location.snippet[: location.column - 1])
+        rows.append(f"  {' ' * len(number)} | {lead}{'^' * width}")
+    return rows
 
 
 def _results(console: Console, report: Report, style: Style) -> None:

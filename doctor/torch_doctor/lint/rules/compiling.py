@@ -341,9 +341,12 @@ def _reads(script: Script, call: ast.Call, item: Compiled) -> tuple[Severity, st
     name = dotted(call.func)
     short = name.rsplit(".", 1)[-1]
     if short in READS and isinstance(call.func, ast.Attribute) and is_value(script, call.func.value, item.tensors):
-        return _severity(item), f"{source(script, call)} in a compiled function{ending}"
+        if short == "tolist":
+            return _severity(item), f"{source(script, call)} in a compiled function{ending}"
+        return WARNING, f"{source(script, call)} in a compiled function: a graph break up to torch 2.12, a synchronisation after"
     if name in ("int", "float", "bool") and call.args and is_value(script, call.args[0], item.tensors):
-        return _severity(item), f"{source(script, call)} reads a tensor's value in a compiled function{ending}"
+        severity = _severity(item) if name == "bool" else WARNING
+        return severity, f"{source(script, call)} reads a tensor's value in a compiled function"
     if name in ("print", "breakpoint", "input"):
         return (ERROR if item.fullgraph else WARNING), f"{name}() in a compiled function{ending}"
     if short == "numpy" and isinstance(call.func, ast.Attribute) and is_value(script, call.func.value, item.tensors):
