@@ -13,7 +13,7 @@ LOOPS = (ast.For, ast.AsyncFor, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Binding:
     """One place that gives a name a value.
 
@@ -34,7 +34,7 @@ class Binding:
     position: int = -1
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Scope:
     """A module, class, function or lambda, with what stands directly in it, in source order."""
 
@@ -130,11 +130,13 @@ class Index:
 
     def scope(self, node: ast.AST) -> Scope:
         """The scope that a node stands in."""
-        for item in (node, *self.ancestors(node)):
+        if node in self.scope_of:
+            return self.scope_of[node]
+        for item in self.ancestors(node):
+            if item in self.scope_at:
+                return self.scope_at[item]
             if item in self.scope_of:
                 return self.scope_of[item]
-            if item in self.scope_at and item is not node:
-                return self.scope_at[item]
         return self.module
 
 

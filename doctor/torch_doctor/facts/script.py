@@ -32,7 +32,7 @@ class Launch:
     host_ipc: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Script:
     """One Python file or notebook.
 

@@ -279,9 +279,27 @@ def _is_false(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is False
 
 
+#: methods of nn.Module: calling one is no forward
+MODULE_METHODS = frozenset(
+    "modules children parameters buffers named_modules named_children named_parameters named_buffers state_dict eval train "
+    "load_state_dict register_module register_modules add_module get_submodule zero_grad apply compile".split()
+)
+
+
 def is_forward(script: Script, call: ast.Call) -> bool:
     """Whether a call runs a module's forward."""
+    memo = script.memo.setdefault("is_forward", {})
+    if call not in memo:
+        memo[call] = False
+        memo[call] = _is_forward(script, call)
+    found: bool = memo[call]
+    return found
+
+
+def _is_forward(script: Script, call: ast.Call) -> bool:
     function = call.func
+    if isinstance(function, ast.Attribute) and function.attr in MODULE_METHODS:
+        return False
     if isinstance(function, ast.Attribute) and function.attr in ("forward", "module"):
         return kind(script, function.value) == "module"
     if isinstance(function, ast.Name):

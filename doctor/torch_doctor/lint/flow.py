@@ -194,7 +194,8 @@ def call_sites(script: Script, function: Scope) -> list[ast.Call]:
     """Where a function of this file is called in it; for ``__init__``, where its class is."""
     memo = script.memo.setdefault("call_sites", {})
     if function not in memo:
-        memo[function] = [] if function.kind not in ("function",) else _call_sites(script, function)
+        memo[function] = []
+        memo[function] = _call_sites(script, function) if function.kind == "function" else []
     found: list[ast.Call] = memo[function]
     return found
 
@@ -231,6 +232,7 @@ def called(script: Script, call: ast.Call) -> tuple[Script, Scope] | None:
     """The function that a call runs, where it is in this file or a module beside it."""
     memo = script.memo.setdefault("called", {})
     if call not in memo:
+        memo[call] = None  # a value that is made from itself leads nowhere
         memo[call] = _called(script, call)
     found: tuple[Script, Scope] | None = memo[call]
     return found

@@ -156,13 +156,15 @@ def _guarded(script: Script, node: ast.AST) -> bool:
     return False
 
 
-def _handles(script: Script, value: ast.expr, scope: Scope) -> Iterator[tuple[ast.Call, Script]]:
+def _handles(script: Script, value: ast.expr, scope: Scope, depth: int = 5) -> Iterator[tuple[ast.Call, Script]]:
     """The calls that open what an expression holds: h5py.File(p), h5py.File(p)["x"], a helper that returns one."""
     node: ast.AST = value
+    if depth == 0:
+        return
     if isinstance(value, (ast.List, ast.ListComp, ast.DictComp, ast.Tuple)):
         parts = value.elts if isinstance(value, (ast.List, ast.Tuple)) else [value.value if isinstance(value, ast.DictComp) else value.elt]
         for part in parts:
-            yield from _handles(script, part, scope)
+            yield from _handles(script, part, scope, depth - 1)
         return
     while isinstance(node, ast.Subscript):
         if isinstance(node.slice, (ast.Slice, ast.Tuple)) or _is_ellipsis(node.slice):
@@ -178,7 +180,7 @@ def _handles(script: Script, value: ast.expr, scope: Scope) -> Iterator[tuple[as
                 return
             found = found.value
             if isinstance(found, (ast.Name, ast.Attribute)):
-                yield from _handles(origin.script, found, origin.scope)
+                yield from _handles(origin.script, found, origin.scope, depth - 1)
                 return
         if isinstance(found, ast.Call):
             name = origin.script.index.qual(found)
@@ -187,7 +189,7 @@ def _handles(script: Script, value: ast.expr, scope: Scope) -> Iterator[tuple[as
                     yield found, origin.script
                 continue
             if name.rsplit(".", 1)[-1] == "begin" and isinstance(found.func, ast.Attribute):
-                yield from _handles(origin.script, found.func.value, origin.scope)
+                yield from _handles(origin.script, found.func.value, origin.scope, depth - 1)
                 continue
             target = called(origin.script, found)
             for item in target[1].returns if target is not None else ():

@@ -75,7 +75,7 @@ def _plain(script: Script, node: ast.AST, name: str, value: ast.AST) -> Finding:
 def _registers(owner: Scope) -> bool:
     for function in owner.walk():
         for call in function.calls:
-            if dotted(call.func) in ("self.add_module", "self.register_module", "setattr", "self.__setattr__"):
+            if dotted(call.func) in ("self.add_module", "self.register_module", "setattr", "self.__setattr__", "self.register_parameter", "self.register_buffer"):
                 return True
     return False
 
@@ -112,7 +112,20 @@ def _is_new_layer(script: Script, node: ast.AST) -> bool:
             return True
         return kind(script, node) == "module" and short not in _WITHOUT_PARAMETERS
     owner = script.index.classes.get(dotted(node.func))
-    return owner is not None and is_module_class(script, owner)
+    return owner is not None and is_module_class(script, owner) and _has_parameters(script, owner)
+
+
+def _has_parameters(script: Script, owner: Scope) -> bool:
+    """Whether a class of the file makes a layer with parameters, or one."""
+    for item in lineage(script, owner):
+        for scope in item.walk():
+            for call in scope.calls:
+                name = script.index.qual(call)
+                short = name.rsplit(".", 1)[-1]
+                if name.startswith("torch.nn.") and name.count(".") == 2 and short[:1].isupper():
+                    if short not in _WITHOUT_PARAMETERS and not short.endswith("Loss"):
+                        return True
+    return False
 
 
 _WITHOUT_PARAMETERS = frozenset(

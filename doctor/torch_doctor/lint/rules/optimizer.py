@@ -19,7 +19,7 @@ from torch_doctor.lint.events import (
     uses,
     zeroes,
 )
-from torch_doctor.lint.flow import Loop, called, calls_in, constant, in_body, inside, keyword, loops_around, place, reached, receiver
+from torch_doctor.lint.flow import Loop, called, calls_in, constant, in_body, inside, keyword, loops_around, origins, place, reached, receiver
 from torch_doctor.lint.found import ERROR, WARNING, finding, source
 from torch_doctor.lint.kinds import kind
 from torch_doctor.model import Finding
@@ -65,7 +65,7 @@ def gradients_never_cleared(script: Script) -> Iterator[Finding]:
         loop = _training_loop(script, call)
         if loop is None or loop in seen:
             continue
-        if not zeroes(script, loop) and not _may_clear(script, loop, call):
+        if not zeroes(script, loop) and not _may_clear(script, loop, call) and not _made_within(script, loop):
             seen.add(loop)
             yield finding(
                 script,
@@ -128,6 +128,16 @@ def _may_clear(script: Script, loop: ast.AST, backward: ast.Call) -> bool:
         if kind(where, receiver(call) or call) == "optimizer" and short not in ("step", "state_dict", "add_param_group"):
             return True
     return _enters_accumulate(script, loop)
+
+
+def _made_within(script: Script, loop: ast.AST) -> bool:
+    """Whether the optimizer is made anew in each round: what it steps has no old gradient."""
+    for where, call in reached(script, loop, 2):
+        target = step_target(where, call)
+        for origin in origins(where, target) if target is not None else ():
+            if isinstance(origin.node, ast.Call) and origin.script is script and in_body(origin.node, loop):
+                return True
+    return False
 
 
 def _known_attribute(script: Script, call: ast.Call) -> bool:
@@ -428,8 +438,6 @@ def _plain_mean(script: Script, loss: ast.expr, loop: ast.AST) -> bool:
 
 
 def _sums(script: Script, call: ast.Call) -> bool:
-    from torch_doctor.lint.flow import origins
-
     made = [o.node for o in origins(script, call.func) if isinstance(o.node, ast.Call)]
     for item in [call, *made]:
         value = keyword(item, "reduction")

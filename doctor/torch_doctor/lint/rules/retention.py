@@ -85,7 +85,7 @@ def loss_kept_with_graph(script: Script) -> Iterator[Finding]:
             continue
         if _sum_is_needed(script, target, node) or _is_reset_in(script, target, node, loop):
             continue
-        trains = _has_backward(script, node, loop)
+        trains = _has_backward(script, node, loop) or script.index.scope(node).name == "training_step"
         if not trains and (loop is None or not _over_data(script, loop) or _returns_sum(script, target, node)):
             continue
         yield finding(
@@ -99,7 +99,7 @@ def loss_kept_with_graph(script: Script) -> Iterator[Finding]:
 
 
 def _evaluates(script: Script) -> bool:
-    return bool(script.index.by_tail.get("eval"))
+    return bool(script.index.by_tail.get("eval")) or "training_step" in script.text
 
 
 def _keepings(script: Script) -> Iterator[tuple[str, ast.expr, ast.stmt]]:
