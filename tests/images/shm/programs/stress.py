@@ -109,7 +109,7 @@ def settle() -> dict[str, int]:
 def main() -> None:
     use_strategy(0)
     seed = random.Random(0)
-    held: "collections.deque[torch.Tensor]" = collections.deque(maxlen=16)
+    held: collections.deque[torch.Tensor] = collections.deque(maxlen=16)
     batches = sum(epoch(loader, held, seed) for loader in loaders())  # what is set up once is set up
     held.clear()
     before = settle()
