@@ -17,6 +17,7 @@ from torch_doctor.errors import DoctorError
 COMMANDS = (
     "check",
     "lint",
+    "explain",
     "run",
     "ps",
     "attach",
