@@ -22,6 +22,9 @@ class Request:
         live: this machine is the one that the log is of: look at it.
         session: the session whose end is to be explained.
         python: interpreter that has the user's torch; isolated probes run in it.
+        data: the folder or file of the training data, where ``--data`` names it.
+        start_methods: under which a real DataLoader is tried; ``default`` is the interpreter's own. Empty: no
+            loader is tried.
     """
 
     script: Path | None = None
@@ -33,3 +36,5 @@ class Request:
     live: bool = False
     session: str = ""
     python: str = "python3"
+    data: Path | None = None
+    start_methods: tuple[str, ...] = ()
