@@ -62,6 +62,14 @@ class Seen:
         """True where the run holds the pattern."""
         return self.log.search(pattern)
 
+    @property
+    def oom_kills(self) -> int | None:
+        """Kills that the memory cgroup counted, in the session or on the machine; None where nobody looked."""
+        if self.run.oom_kills is not None:
+            return self.run.oom_kills
+        counted = self.machine.number("memory.oom_kills")
+        return None if counted is None else int(counted)
+
     def find(self, pattern: str) -> re.Match[str] | None:
         """The first place of the pattern in the run."""
         return _compiled(pattern).search(self.log.text)
@@ -189,7 +197,7 @@ def _finding(cause: Cause, seen: Seen) -> Finding | None:
         verdict.message,
         verdict.remedy,
         evidence | {"kind": verdict.kind},
-        Location(seen.log.path, line.number),
+        Location(seen.log.path, line.number, snippet=line.text.strip()[:240]),
     )
 
 

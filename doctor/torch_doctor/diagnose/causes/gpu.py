@@ -511,7 +511,7 @@ register(
     ),
     Cause(
         "GPU211",
-        "driver-too-old",
+        "driver-older-than-cuda",
         "The host's driver is older than the CUDA that torch was built with.",
         "The number in the text is the CUDA version that the driver supports, in thousands, not the driver's own "
         "version.",

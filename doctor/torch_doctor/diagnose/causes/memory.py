@@ -217,17 +217,27 @@ def bare(seen: Seen, verdict: Verdict) -> Verdict | None:
 
 
 def killed(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """The session's count of OOM kills proves, or refutes, what the signal only suggests."""
-    if seen.run.stopped_by and not seen.run.oom_kills:
-        return None
-    if seen.run.oom_kills:
+    """The count of OOM kills proves, or refutes, what the signal only suggests."""
+    kills = seen.oom_kills
+    if kills:
         return with_message(
             verdict,
-            f"{verdict.message}; the memory cgroup counted {seen.run.oom_kills} OOM kills",
+            f"{verdict.message.split(', or a stop')[0]}; the memory cgroup counted {kills} OOM kills",
             None,
-            oom_kills=seen.run.oom_kills,
+            oom_kills=kills,
         )
-    return verdict
+    if kills is None:
+        return verdict
+    return with_message(
+        verdict,
+        f"{verdict.message.split(':')[0]}, and the memory cgroup counted no OOM kill: a person, a stop whose grace period ran out, "
+        "or the host's own OOM killer sent it",
+        Remediation(
+            "Look at who stopped the run, and at the kernel log of the host",
+            ("dmesg -T | grep -i -E 'oom-kill|killed process'", "docker events --since 1h --filter event=kill"),
+        ),
+        oom_kills=0,
+    )
 
 
 MORE_RAM = Remediation(
@@ -355,7 +365,7 @@ register(
                 source="musl",
             ),
         ),
-        explains=("WRK2", "SES2", "DST"),
+        explains=("MEM207", "WRK2", "SES2", "DST"),
         judge=killed,
         decide="dmesg -T | grep -i -E 'oom-kill|killed process'",
     ),
@@ -452,7 +462,7 @@ register(
                 source="Ray 2.x",
             ),
         ),
-        explains=("WRK2", "SES2", "DST", "MEM203", "MEM206", "CMP212", "SHM20"),
+        explains=("WRK2", "SES2", "DST", "MEM207", "MEM203", "MEM206", "CMP212", "SHM20"),
         judge=lambda seen, verdict: with_message(
             verdict,
             verdict.message.replace("?", f" (process {seen.groups['pid']})" if seen.groups.get("pid") else ""),

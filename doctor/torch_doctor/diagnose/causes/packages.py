@@ -8,7 +8,7 @@ from torch_doctor.model import Remediation
 register(
     Cause(
         "PKG201",
-        "numpy-abi-mismatch",
+        "numpy-built-for-another-abi",
         "A module built for NumPy 1 runs with NumPy 2, or the other way round.",
         "The C interface changed with NumPy 2. torch before 2.3 and many extensions were built for NumPy 1.",
         "a compiled module was built against another NumPy than the one that is installed (NumPy 1 against 2)",
