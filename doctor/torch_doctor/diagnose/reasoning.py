@@ -39,7 +39,7 @@ def arrange(results: Sequence[CheckResult], log: LogFacts, run: RunFacts) -> tup
     if run.exit_status == 0 or (run.stopped_by and not run.oom_kills):
         # it ended well, or on request: what the log says of errors was caught, or is an echo of the stop
         found = [c for c in found if c.kind in (DEGRADED, HINT)]
-    alive = [c for c in found if not _recovered(c, log)]
+    alive = _one_each([c for c in found if not _recovered(c, log)])
     if any(c.kind not in (UNKNOWN, HINT) for c in alive):
         alive = [c for c in alive if c.kind != UNKNOWN]
     if not alive:
@@ -48,6 +48,22 @@ def arrange(results: Sequence[CheckResult], log: LogFacts, run: RunFacts) -> tup
     well = completed(log) is not None or run.exit_status == 0
     shown = {c.id: _placed(c, root, well) for c in alive}
     return tuple(_with(r, shown) for r in results)
+
+
+def _one_each(candidates: Sequence[_Candidate]) -> list[_Candidate]:
+    """One candidate a cause: said by its most telling wording, and placed where it is first seen."""
+    chosen: dict[str, _Candidate] = {}
+    for id in dict.fromkeys(c.id for c in candidates):
+        own = [c for c in candidates if c.id == id]
+        first = min(own, key=lambda c: c.line)
+        told = min(own, key=lambda c: (c.finding.evidence.get("signature", 0), c.line))
+        where = {
+            k: first.finding.evidence[k] for k in ("line", "text", "rank", "source") if k in first.finding.evidence
+        }
+        evidence = {k: v for k, v in told.finding.evidence.items() if k not in ("rank", "source", "signature")}
+        finding = replace(told.finding, evidence=evidence | where, location=first.finding.location)
+        chosen[id] = _Candidate(id, finding)
+    return list(chosen.values())
 
 
 def _root(candidates: Sequence[_Candidate], log: LogFacts) -> _Candidate:

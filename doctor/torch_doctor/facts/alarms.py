@@ -78,10 +78,11 @@ STEMS = tuple(
     for stem in (
         "cannot", "can't", "could not", "couldn't", "not found", "not compatible", "no such", "no space", "no usable",
         "no module", "exit code", "exit status", "out of memory", "out of range", "timed out", "timeout", "nccl warn",
-        '  file "', "too old", "too many", "closing", "direct cause", "during handling", "unsafe permissions",
+        '  file "', "too old", "too many",
+        "closing", "direct cause", "during handling", "unsafe permissions",
         "need utf", "not a terminal", "not a tty", "have no name", "locked", "already", "address family",
         "broken pipe", "reset by peer", "not initiali", "not yet", "forward compat", "no longer", "fallen off",
-        "is lost", "no disk", "disk i", "disk q", "disk is", "quota", "expected ", "must be", "must have", "should be",
+        "is lost", "disk i", "disk q", "disk is", "quota", "expected ", "must be", "must have", "should be",
         "does not", "doesn't", "limit reached", "core dump", "core file", "bad ", "bad_", "terminate", "owned by",
         "unknown terminal", "requires reset", "low on resource", "new process", "no server", "no screen",
         "never reach", "python ", "python3", "truncated", "hangup", "memory",

@@ -303,7 +303,10 @@ def machine(request: Request) -> MachineFacts | ProbeFailure:
     """The facts in the JSON report that the user gave; empty without one."""
     if request.facts is None:
         return MachineFacts()
-    report = json.loads(request.facts.read_text(encoding="utf-8"))
+    try:
+        report = json.loads(request.facts.read_text(encoding="utf-8"))
+    except ValueError as error:
+        return ProbeFailure(f"{request.facts} is no JSON: {error}")
     values = report.get("facts", report) if isinstance(report, dict) else None
     if not isinstance(values, dict):
         return ProbeFailure(f"{request.facts} is not a report of torch-doctor check --format json")

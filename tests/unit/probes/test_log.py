@@ -53,7 +53,11 @@ def test_prefixes_are_taken_off(raw: str, text: str, rank: int | None, source: s
 
 
 def test_a_structured_record_gives_its_traceback_as_lines() -> None:
-    record = {"ts": 1, "msg": "failed", "exc_info": "Traceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 3"}
+    record = {
+        "ts": 1,
+        "msg": "failed",
+        "exc_info": 'Traceback (most recent call last):\n  File "a.py", line 1\nKeyError: 3',
+    }
     found = log(json.dumps(record) + "\n").lines
     assert [line.text for line in found] == [
         "failed",

@@ -144,7 +144,7 @@ def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict
         else "the GPU's memory"
     )
     if in_validation(seen):
-        return with_message(verdict, *_VALIDATION, **evidence)
+        return with_message(verdict, _IN_VALIDATION, _NO_GRAD, **evidence)
     growth = rising(seen.log, seen.index, r"(?:alloc\w*|mem\w*|reserved|gpu_mem)\D{0,12}([\d.]+) ?([GM]i?B|G|M)?\b")
     steps = rising(seen.log, seen.index, r"\b(?:step|iter|it|epoch)\b\W{0,3}(\d+)")
     if growth or _late(figures):
@@ -183,13 +183,10 @@ def _late(figures: dict[str, float]) -> bool:
     return bool(total) and tried <= 64 << 20 and tried <= 0.01 * total and allocated >= 0.9 * total
 
 
-_VALIDATION = (
-    "GPU memory ran out in validation: its batches run without no_grad, so that their graphs accumulate",
-    Remediation(
-        "Run validation under torch.no_grad() or torch.inference_mode(), and keep its outputs detached and on the "
-        "CPU",
-        ("with torch.inference_mode():\n    validate(model, loader)", "torch-doctor lint train.py"),
-    ),
+_IN_VALIDATION = "GPU memory ran out in validation: its batches run without no_grad, so that their graphs accumulate"
+_NO_GRAD = Remediation(
+    "Run validation under torch.no_grad() or torch.inference_mode(), and keep its outputs detached and on the CPU",
+    ("with torch.inference_mode():\n    validate(model, loader)", "torch-doctor lint train.py"),
 )
 
 
@@ -212,7 +209,7 @@ def in_validation(seen: Seen) -> bool:
 def bare(seen: Seen, verdict: Verdict) -> Verdict | None:
     """The driver's own out of memory, without figures."""
     if in_validation(seen):
-        return with_message(verdict, *_VALIDATION)
+        return with_message(verdict, _IN_VALIDATION, _NO_GRAD)
     return verdict
 
 
@@ -230,7 +227,8 @@ def killed(seen: Seen, verdict: Verdict) -> Verdict | None:
         return verdict
     return with_message(
         verdict,
-        f"{verdict.message.split(':')[0]}, and the memory cgroup counted no OOM kill: a person, a stop whose grace period ran out, "
+        f"{verdict.message.split(':')[0]}, and the memory cgroup counted no OOM kill: a person, a stop whose grace "
+        "period ran out, "
         "or the host's own OOM killer sent it",
         Remediation(
             "Look at who stopped the run, and at the kernel log of the host",
@@ -433,7 +431,8 @@ register(
             ),
             Signature(
                 "oom-kill:constraint=",
-                "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,mems_allowed=0,oom_memcg=/docker/ab,task=python,pid=42,uid=0",
+                "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,mems_allowed=0,"
+                "oom_memcg=/docker/ab,task=python,pid=42,uid=0",
                 "constraint=none",
                 source="Linux 5.x and 6.x",
             ),

@@ -71,7 +71,8 @@ register(
         (
             Signature(
                 "undefined symbol: ",
-                "ImportError: /opt/venv/lib/python3.11/site-packages/flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEi",
+                "ImportError: /opt/venv/lib/python3.11/site-packages/flash_attn_2_cuda.so: "
+                "undefined symbol: _ZN3c104cuda9SetDeviceEi",
                 "ImportError: /tmp/torchinductor_user/triton/0/d5/__triton_launcher.so: undefined symbol: "
                 "cuLaunchKernel",
                 r"(?P<file>(?!\S*(?:torchinductor|/triton/|\.triton))/?\S+\.so[\w.]*): undefined symbol: "

@@ -41,9 +41,11 @@ def session_killed_for_memory(log: LogFacts, run: RunFacts) -> Iterator[Finding]
     limit = f" of {mib(run.memory_limit_bytes)}" if run.memory_limit_bytes else ""
     yield Finding(
         Severity.ERROR,
-        f"the OOM killer ended {run.oom_kills} process(es) of this run: the host RAM limit{limit} of its cgroup was reached",
+        f"the OOM killer ended {run.oom_kills} process(es) of this run: the host RAM limit{limit} of its cgroup "
+        "was reached",
         Remediation(
-            "Raise the memory limit, use fewer workers or a smaller prefetch_factor, and keep samples in NumPy or Arrow "
+            "Raise the memory limit, use fewer workers or a smaller prefetch_factor, and keep samples in NumPy or "
+            "Arrow "
             "arrays rather than in lists of Python objects",
             ("docker run --memory=64g ...", "cat /sys/fs/cgroup/memory.events"),
         ),
