@@ -84,7 +84,7 @@ def cpu_throttled(cpu: CpuFacts) -> Iterator[Finding]:
     if cpu.periods < THROTTLE_PERIODS or cpu.throttled_periods < THROTTLE_SHARE * cpu.periods or cpu.quota is None:
         return
     share = round(100 * cpu.throttled_periods / cpu.periods)
-    more = max(2, round(2 * cpu.quota))
+    more = min(max(2, round(2 * cpu.quota)), cpu.online)
     yield Finding(
         Severity.WARNING,
         f"stopped at the quota of {_number(cpu.quota)} CPUs in {share} % of {cpu.periods} periods",
