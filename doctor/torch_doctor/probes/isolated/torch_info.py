@@ -127,4 +127,5 @@ def numpy_bridge() -> tuple[str | None, str]:
     return numpy.__version__, ""
 
 
-main()
+if __name__ == "__main__":  # torch_session imports this file
+    main()
