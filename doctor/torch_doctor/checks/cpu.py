@@ -18,8 +18,12 @@ def _number(cpus: float) -> str:
 
 
 def set_threads(cpu: CpuFacts, threads: int) -> Remediation:
-    """The setting that makes every library start ``threads`` threads, where the environment is made."""
-    setting = f"OMP_NUM_THREADS={threads}"
+    """The setting that makes every library start ``threads`` threads."""
+    return set_variable(cpu, f"OMP_NUM_THREADS={threads}")
+
+
+def set_variable(cpu: CpuFacts, setting: str) -> Remediation:
+    """``NAME=value`` where the environment is made."""
     if cpu.manager == "kubernetes":
         text = "Set it in the container's env, or raise resources.limits.cpu"
         return Remediation(text, (f"kubectl set env deployment NAME {setting}",))
@@ -172,7 +176,7 @@ def ranks_times_threads_exceed_cpus(cpu: CpuFacts) -> Iterator[Finding]:
     """All ranks together start more than twice as many threads as there are CPUs.
 
     What it checks:
-        World size x OMP_NUM_THREADS (or MKL_NUM_THREADS), where both are known, against the CPUs of this process.
+        Ranks on this machine x OMP_NUM_THREADS (or MKL_NUM_THREADS), where both are known, against its CPUs.
         Without a setting nothing is judged: torchrun sets OMP_NUM_THREADS=1 for its ranks by itself.
     Why it matters:
         Ranks that wait for each other's CPU time make every all-reduce wait for the slowest.
@@ -183,14 +187,41 @@ def ranks_times_threads_exceed_cpus(cpu: CpuFacts) -> Iterator[Finding]:
     References:
         https://docs.pytorch.org/docs/stable/elastic/run.html
     """
-    ranks, threads = cpu.world_size, cpu.stated_threads
-    if ranks is None or ranks < 2 or threads is None or ranks * threads <= 2 * cpu.usable:
+    ranks, threads = cpu.processes, cpu.stated_threads
+    if ranks < 2 or threads is None or ranks * threads <= 2 * cpu.usable:
         return
     yield Finding(
         Severity.WARNING,
         f"{ranks} ranks x {counted(threads, 'thread')} on {_number(cpu.usable)} CPUs",
         set_threads(cpu, max(1, cpu.thread_limit // ranks)),
-        evidence={"world_size": ranks, "threads": threads, "usable_cpus": cpu.usable},
+        evidence={"processes": ranks, "threads": threads, "usable_cpus": cpu.usable},
+    )
+
+
+@check("CPU007", "compile-workers-exceed-quota", tags={"container", "compile"})
+def compile_workers_exceed_quota(cpu: CpuFacts) -> Iterator[Finding]:
+    """torch.compile starts far more compilers than the container has CPUs.
+
+    What it checks:
+        For a script that compiles: one worker for each CPU that the process sees, 32 at most, against the quota.
+        TORCHINDUCTOR_COMPILE_THREADS, where it is set, is taken as meant.
+    Why it matters:
+        The first step takes minutes; under a memory limit the kernel kills a compiler, and torch reports a
+        subprocess that ended, not why.
+    Example:
+        docker run --cpus=2 IMAGE python train.py       # on a machine with 64 CPUs
+    Fix:
+        docker run -e TORCHINDUCTOR_COMPILE_THREADS=2 ...
+    References:
+        https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html
+    """
+    if not cpu.compiles or cpu.compile_threads or cpu.compile_workers <= 2 * cpu.thread_limit:
+        return
+    yield Finding(
+        Severity.WARNING,
+        f"torch.compile starts {cpu.compile_workers} workers on {_number(cpu.usable)} CPUs",
+        set_variable(cpu, f"TORCHINDUCTOR_COMPILE_THREADS={cpu.thread_limit}"),
+        evidence={"compile_workers": cpu.compile_workers, "usable_cpus": cpu.usable},
     )
 
 

@@ -56,7 +56,8 @@ def multiplexer_sockets_unusable(ses: SessionFacts) -> Iterator[Finding]:
     """tmux is there and cannot start: its socket folder is open to others, belongs to another user or cannot be made.
 
     What it checks:
-        The folder tmux-UID in TMUX_TMPDIR or /tmp: owner and mode (nothing for others), or that it can be made.
+        The folder tmux-UID in TMUX_TMPDIR or /tmp: owner, mode (nothing for others), and that it can be written to,
+        or made.
         The same for screen's, where there is no tmux.
     Why it matters:
         "directory /tmp/tmux-1000 has unsafe permissions": no session starts, and none can be attached.
@@ -91,8 +92,11 @@ def _fault(folder: SocketFolder, ses: SessionFacts) -> tuple[str, Remediation] |
             f"{folder.program}'s socket folder {folder.path} has mode {folder.mode:04o}: unsafe, it refuses to start",
             Remediation("Take the rights of others away", (f"chmod 700 {path}",)),
         )
+    if folder.exists and not folder.usable:
+        # a stale socket cannot be replaced: tmux calls it "Address already in use"
+        return f"{folder.program}'s socket folder {folder.path} is on a read-only file system", elsewhere
     # an unwritable /tmp is FS002
-    if not folder.exists and not folder.base_usable and folder.base != "/tmp":
+    if not folder.exists and not folder.usable and folder.base != "/tmp":
         return f"{folder.program} cannot make its socket folder in {folder.base}", elsewhere
     return None
 
@@ -103,7 +107,7 @@ def locale_not_utf8(ses: SessionFacts) -> Iterator[Finding]:
 
     What it checks:
         LC_ALL, LC_CTYPE and LANG, in that order, and whether the C library has what they name. With none of them
-        set it is a note.
+        set it is a note, unless no UTF-8 locale is installed either, without which tmux does not start.
     Why it matters:
         tmux and screen show progress bars as rows of underscores; in an 8-bit locale Python raises
         UnicodeEncodeError on the first sign that it lacks.
@@ -123,6 +127,8 @@ def locale_not_utf8(ses: SessionFacts) -> Iterator[Finding]:
         severity, message = Severity.WARNING, f"the locale {found.variable}={found.name} is not installed"
     else:
         severity, message = Severity.WARNING, f"the locale {found.variable}={found.name} is not UTF-8"
+    if found.other_utf8 is False:
+        severity, message = Severity.WARNING, f"{message}; no UTF-8 locale is installed, so that tmux does not start"
     yield Finding(
         severity,
         message,
