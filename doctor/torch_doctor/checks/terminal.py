@@ -80,10 +80,7 @@ def multiplexer_sockets_unusable(ses: SessionFacts) -> Iterator[Finding]:
 def _fault(folder: SocketFolder, ses: SessionFacts) -> tuple[str, Remediation] | None:
     variable = "TMUX_TMPDIR" if folder.program == "tmux" else "SCREENDIR"
     path = shlex.quote(folder.path)
-    elsewhere = Remediation(
-        "Use a folder of one's own",
-        (f"mkdir -m 700 -p ~/.{folder.program}-sockets", f"export {variable}=~/.{folder.program}-sockets"),
-    )
+    elsewhere = _elsewhere(folder.program, variable, ses)
     if folder.exists and folder.owner_uid != ses.uid:
         return f"{folder.program}'s socket folder {folder.path} belongs to uid {folder.owner_uid}", elsewhere
     unsafe = folder.mode & OTHERS if folder.program == "tmux" else folder.mode != 0o700
@@ -99,6 +96,15 @@ def _fault(folder: SocketFolder, ses: SessionFacts) -> tuple[str, Remediation] |
     if not folder.exists and not folder.usable and folder.base != "/tmp":
         return f"{folder.program} cannot make its socket folder in {folder.base}", elsewhere
     return None
+
+
+def _elsewhere(program: str, variable: str, ses: SessionFacts) -> Remediation:
+    if ses.in_container:
+        # tmux makes its folder in the one that is named, screen takes the named one itself
+        named = "/tmp" if program == "tmux" else "/tmp/screen-sockets"
+        return set_variable(ses, f"{variable}={named}", "Use a folder that this user can write to")
+    folder = f"~/.{program}-sockets"
+    return Remediation("Use a folder of one's own", (f"mkdir -m 700 -p {folder}", f"export {variable}={folder}"))
 
 
 @check("SES003", "locale-not-utf8", tags={"container", "session"})

@@ -79,6 +79,11 @@ def test_a_socket_folder_that_tmux_refuses(sockets: SocketFolder, command: str) 
     assert finding.remediation.commands[0] == command
 
 
+def test_in_a_container_a_variable_names_another_folder() -> None:
+    (finding,) = found(replace(CONTAINER, sockets=(SocketFolder("tmux", "/ro", "/ro/tmux-1000", usable=False),)))
+    assert finding.remediation.commands == ("docker run -e TMUX_TMPDIR=/tmp ...",)
+
+
 def test_screen_is_judged_where_there_is_no_tmux() -> None:
     screen = SocketFolder("screen", "/run/screen", "/run/screen/S-u", usable=False)
     (finding,) = found(replace(HOST, programs={"screen": "/usr/bin/screen"}, sockets=(screen,)))
