@@ -30,7 +30,14 @@ def request(
     Raises:
         DoctorError: where ``python`` is no program.
     """
-    return Request(script, needs or Requirements(), timeout, deep, interpreter.choose(python), data)
+    return Request(
+        script=script,
+        requirements=needs or Requirements(),
+        timeout=timeout,
+        deep=deep,
+        python=interpreter.choose(python),
+        data=data,
+    )
 
 
 def judge(
