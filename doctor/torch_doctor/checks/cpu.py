@@ -198,6 +198,33 @@ def ranks_times_threads_exceed_cpus(cpu: CpuFacts) -> Iterator[Finding]:
     )
 
 
+@check("CPU008", "workers-times-threads-exceed-cpus", tags={"dataloader"})
+def workers_times_threads_exceed_cpus(cpu: CpuFacts) -> Iterator[Finding]:
+    """Libraries in the DataLoader workers may start far more threads together than there are CPUs.
+
+    What it checks:
+        Workers of all ranks x OMP_NUM_THREADS (or MKL_NUM_THREADS), where it is set to more than 1, against four
+        times the CPUs. torch itself takes one thread in a worker; NumPy, OpenCV and SciPy take what is set.
+    Why it matters:
+        Workers spend their time switching between threads; more of them make loading slower.
+    Example:
+        OMP_NUM_THREADS=16 python train.py      # num_workers=16, on 16 CPUs
+    Fix:
+        OMP_NUM_THREADS = CPUs / (workers + 1); or cv2.setNumThreads(0) in worker_init_fn.
+    References:
+        https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading
+    """
+    workers, threads = cpu.workers * cpu.processes, cpu.stated_threads or 1
+    if threads < 2 or workers * threads <= 4 * cpu.usable:
+        return
+    yield Finding(
+        Severity.NOTE,
+        f"{counted(workers, 'worker')} x {threads} threads on {_number(cpu.usable)} CPUs, for NumPy or OpenCV in them",
+        set_threads(cpu, max(1, cpu.thread_limit // (workers + cpu.processes))),
+        evidence={"workers": workers, "threads": threads, "usable_cpus": cpu.usable},
+    )
+
+
 @check("CPU007", "compile-workers-exceed-quota", tags={"container", "compile"})
 def compile_workers_exceed_quota(cpu: CpuFacts) -> Iterator[Finding]:
     """torch.compile starts far more compilers than the container has CPUs.

@@ -20,6 +20,7 @@ ALL = (
     checks.ranks_times_threads_exceed_cpus,
     checks.affinity_is_one_cpu,
     checks.compile_workers_exceed_quota,
+    checks.workers_times_threads_exceed_cpus,
 )
 
 
@@ -31,6 +32,9 @@ ALL = (
         replace(LIMITED, threads={"MKL_NUM_THREADS": "2"}),
         replace(LIMITED, quota=32.0),
         replace(HOST, compiles=True),
+        replace(HOST, workers=64),
+        replace(HOST, workers=64, threads={"OMP_NUM_THREADS": "1"}),
+        replace(HOST, workers=16, threads={"OMP_NUM_THREADS": "16"}),
         replace(LIMITED, quota=32.0, compiles=True),
         CpuFacts(online=2, affinity=1, physical_cores=1),
         replace(HOST, threads={"OMP_NUM_THREADS": "8,2"}),
@@ -138,6 +142,17 @@ def test_compilers_are_started_for_every_cpu_that_is_seen(quota: float, number: 
 def test_a_script_that_does_not_compile_and_a_setting_are_no_fault() -> None:
     assert list(checks.compile_workers_exceed_quota(LIMITED)) == []
     assert list(checks.compile_workers_exceed_quota(replace(LIMITED, compiles=True, compile_threads="8"))) == []
+
+
+def test_threads_in_every_worker_are_a_note() -> None:
+    (finding,) = checks.workers_times_threads_exceed_cpus(
+        replace(HOST, workers=17, threads={"OMP_NUM_THREADS": "16"})
+    )
+    assert (finding.severity, finding.message) == (
+        Severity.NOTE,
+        "17 workers x 16 threads on 64 CPUs, for NumPy or OpenCV in them",
+    )
+    assert finding.remediation.commands == ("export OMP_NUM_THREADS=3",)
 
 
 def test_one_cpu_of_many() -> None:
