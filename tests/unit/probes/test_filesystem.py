@@ -22,9 +22,9 @@ from torch_doctor.probes import filesystem, isolated
 
 GIB = 1 << 30
 REQUEST = Request(timeout=60)
-# a mount namespace of one's own: root makes one, others by a user namespace
 # others may not enter where this interpreter lies, if it lies in root's home
 PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
+# a mount namespace of one's own: root makes one, others by a user namespace
 UNSHARE = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
 SHOW = """
 import dataclasses, json, sys
