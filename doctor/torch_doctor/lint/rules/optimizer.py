@@ -394,6 +394,8 @@ def accumulation_not_scaled(script: Script) -> Iterator[Finding]:
         if not steps or not all(guards) or not clears or not all(_guarded_by_modulo(script, c, loops[0]) for c in clears):
             continue
         loss = backward_loss(script, call)
+        if any(inside(a, loops[0]) for a in script.index.attributes.get("grad", ())):
+            continue  # the gradients are seen to by hand
         if loss is not None and _plain_mean(script, loss, loops[0]):
             yield finding(
                 script,
