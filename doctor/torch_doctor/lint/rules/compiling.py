@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch_doctor.facts.code_index import Scope, dotted
 from torch_doctor.facts.script import Script
-from torch_doctor.lint.flow import Loop, called, class_of, constant, keyword, last_before, loops_around, method, origins, parameters
+from torch_doctor.lint.flow import Loop, called, class_of, constant, inside, keyword, last_before, loops_around, method, origins, parameters
 from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, source
 from torch_doctor.lint.kinds import is_module_class
 from torch_doctor.model import Finding, Severity
@@ -330,7 +330,10 @@ def value_read_in_compiled(script: Script) -> Iterator[Finding]:
         https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.compiler_troubleshooting.html
     """
     for item in compiled(script):
+        branches = [t for _, t in _tests(item.scope) if is_value(script, t, item.tensors)]
         for call in item.scope.calls:
+            if any(inside(call, t) for t in branches):
+                continue  # CMP101 says it
             found = _reads(script, call, item)
             if found:
                 yield finding(script, call, found[0], found[1], "Stay with tensors; print outside the compiled function")

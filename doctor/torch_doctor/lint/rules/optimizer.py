@@ -135,7 +135,8 @@ def _made_within(script: Script, loop: ast.AST) -> bool:
     for where, call in reached(script, loop, 2):
         target = step_target(where, call)
         for origin in origins(where, target) if target is not None else ():
-            if isinstance(origin.node, ast.Call) and origin.script is script and in_body(origin.node, loop):
+            made = isinstance(origin.node, ast.Call) and origin.script.index.qual(origin.node).startswith("torch.optim.")
+            if made and origin.script is script and in_body(origin.node, loop):
                 return True
     return False
 
