@@ -52,6 +52,8 @@ def judge(
         ((12, 0), ("sm_100f",), "newer"),
         ((12, 0), ("sm_90", "compute_90"), ""),  # PTX runs on everything later
         ((12, 0), ("compute_90a",), "newer"),
+        ((12, 0), ("compute_100f",), "newer"),  # PTX for a family stays in it
+        ((10, 3), ("compute_100f",), ""),
         ((8, 0), ("compute_90",), "older"),
         ((8, 0), (), ""),  # nothing known: nothing judged
         ((9, 0), ("gfx90a",), ""),  # another vendor's build
