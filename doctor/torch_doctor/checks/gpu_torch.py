@@ -20,6 +20,18 @@ WHEEL_FLOORS: tuple[tuple[str, tuple[int, int]], ...] = (("13", (7, 5)), ("12.8"
 #: what CUDA says where a build has no code for a GPU
 NO_KERNEL_IMAGE = "no kernel image"
 
+#: the step before the first GPU is used
+STARTING = "torch.cuda.init"
+
+START = Remediation(
+    "See what CUDA says by itself, and which libcuda it loads",
+    ('python -c "import torch; torch.cuda.init()"', "ldconfig -p | grep libcuda.so.1", "nvidia-smi"),
+)
+LEAVE_OUT = Remediation(
+    "Leave the GPU out, and read the kernel's messages on the host; reset it or reboot",
+    ("sudo dmesg | grep -iE 'xid|nvrm' | tail", "torch-doctor check --timeout 120"),
+)
+
 _ARCHITECTURE = re.compile(r"(sm|compute)_(\d+)(\d)([af]?)")
 
 Capability = tuple[int, int]
@@ -169,10 +181,7 @@ def matmul_fails(matmul: GpuMatmulFacts, gpu: GpuFacts, torch: GpuTorchFacts) ->
         yield Finding(
             Severity.ERROR,
             f"{matmul.step or 'start'}: {matmul.failure}",
-            Remediation(
-                "Leave the GPU out, and read the kernel's messages on the host; reset it or reboot",
-                ("sudo dmesg | grep -iE 'xid|nvrm' | tail", "torch-doctor check --timeout 120"),
-            ),
+            START if matmul.step == STARTING else LEAVE_OUT,
             evidence={"step": matmul.step, "failure": matmul.failure},
         )
     uncovered = any(_uncovered(gpu, torch, architectures(torch.arch_list)))

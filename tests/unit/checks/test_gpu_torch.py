@@ -135,6 +135,12 @@ def test_a_failing_multiplication_is_not_a_wrong_one() -> None:
 def test_a_hang_names_the_gpu() -> None:
     (finding,) = fails(GpuMatmulFacts((), "python gave no answer within 30 s", "cuda:3 float32"))
     assert finding.message == "cuda:3 float32: python gave no answer within 30 s"
+    assert finding.remediation == checks.LEAVE_OUT
+
+
+def test_cuda_that_does_not_start_in_torch() -> None:
+    (finding,) = fails(GpuMatmulFacts((), "torch counts no GPU", "torch.cuda.init"))
+    assert (finding.message, finding.remediation) == ("torch.cuda.init: torch counts no GPU", checks.START)
 
 
 def test_a_driver_that_is_too_old_is_not_reported_twice() -> None:
