@@ -8,7 +8,6 @@ import json
 import multiprocessing
 import os
 import sys
-import tempfile
 import time
 import traceback
 import warnings
@@ -42,7 +41,8 @@ def look() -> dict[str, object]:
 
 def import_torch() -> list[str]:
     """Import torch; what it printed to stderr, or warned about, a line each."""
-    with tempfile.TemporaryFile() as caught, warnings.catch_warnings(record=True) as warned:
+    # in memory: where no folder can be written torch still imports
+    with os.fdopen(os.memfd_create("stderr"), "w+b") as caught, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("default")
         sys.stderr.flush()
         kept = os.dup(2)
