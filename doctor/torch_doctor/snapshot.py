@@ -6,13 +6,14 @@ import dataclasses
 import enum
 import importlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePath
 from typing import Any
 
 from torch_doctor.facts.request import Request
 from torch_doctor.facts.requirements import Requirements
+from torch_doctor.facts.script import Script
 from torch_doctor.model import FailureKind, Notification, ProbeFailure
 from torch_doctor.redact import redact_environment
 
@@ -58,6 +59,19 @@ def _probe(need: type, request: Request) -> Any:
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ImportError, RuntimeError) as error:
         # a probe is a guest here: whatever it trips over on a strange machine is a result
         return ProbeFailure(f"{need.__name__} probe: {type(error).__name__}: {error}", FailureKind.ERROR)
+
+
+def sources(paths: Iterable[Path], exclude: Iterable[str] = ()) -> Iterator[Script | Notification]:
+    """Python files and notebooks, parsed; what could not be read is a Notification in its place.
+
+    Raises:
+        DoctorError: for a path that does not exist.
+    """
+    from torch_doctor.probes import sources as probe
+
+    for path in probe.find(paths, exclude):
+        found = probe.read(path)
+        yield found if isinstance(found, Script) else found.notification
 
 
 def plain(facts: Mapping[type, Any]) -> dict[str, Any]:

@@ -44,7 +44,11 @@ def test_a_healthy_cache_has_no_fault() -> None:
     [
         ({"error": "EROFS"}, checks.compile_cache_unwritable, "cannot write its cache"),
         ({"error": "EACCES", "owner_uid": 0}, checks.compile_cache_unwritable, "belongs to uid 0: EACCES"),
-        ({"executable": False, "mount_point": "/tmp"}, checks.compile_cache_noexec, "on /tmp, which is mounted noexec"),
+        (
+            {"executable": False, "mount_point": "/tmp"},
+            checks.compile_cache_noexec,
+            "on /tmp, which is mounted noexec",
+        ),
         ({"kind": "nfs4"}, checks.compile_cache_on_network, "on nfs4, a network file system"),
         ({"owner_uid": 2000}, checks.compile_cache_foreign, "belongs to uid 2000; this process runs as 1000"),
         ({"foreign_uid": 0}, checks.compile_cache_foreign, "a part of inductor's cache"),

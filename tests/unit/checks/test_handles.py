@@ -53,7 +53,9 @@ def test_a_handle_whose_place_is_shared() -> None:
     data = in_folder(replace(HEALTHY, fork_moves_offset=True))
     (alone,) = checks.hdf5_handle_crosses_fork(data, NOTHING)
     (forked,) = checks.hdf5_handle_crosses_fork(data, replace(H5PY, loaders=(LoaderNeed(1, 4),)))
-    (spawned,) = checks.hdf5_handle_crosses_fork(data, replace(H5PY, loaders=(LoaderNeed(1, 4),), start_method="spawn"))
+    (spawned,) = checks.hdf5_handle_crosses_fork(
+        data, replace(H5PY, loaders=(LoaderNeed(1, 4),), start_method="spawn")
+    )
     assert [f.severity for f in (alone, forked, spawned)] == [Severity.WARNING, Severity.ERROR, Severity.WARNING]
 
 

@@ -10,9 +10,8 @@ from torch_doctor.checks import workers as checks
 from torch_doctor.facts.cpu import CpuFacts
 from torch_doctor.facts.requirements import LoaderNeed, Requirements
 from torch_doctor.facts.shm import ShmFacts
-from torch_doctor.facts.workers import FILES_CAUSE, PROCESSES_CAUSE, SHM_CAUSE, TEMP_CAUSE, LimitFacts
+from torch_doctor.facts.workers import FILES_CAUSE, PROCESSES_CAUSE, SHM_CAUSE, TEMP_CAUSE, LimitFacts, WorkerFacts
 from torch_doctor.facts.workers import MethodResult as Result
-from torch_doctor.facts.workers import WorkerFacts
 from torch_doctor.model import Finding, Severity
 
 GIB = 1 << 30
@@ -44,12 +43,14 @@ def test_workers_that_work_have_no_fault() -> None:
 def test_the_method_that_the_run_uses_is_an_error(
     failing: str, default: str, wanted: set[str], severity: Severity
 ) -> None:
-    methods = {m: OK for m in ("fork", "forkserver", "spawn")} | {failing: FAILED}
+    methods = dict.fromkeys(("fork", "forkserver", "spawn"), OK) | {failing: FAILED}
     (finding,) = judged(WorkerFacts(methods, default, frozenset(wanted)))
     assert finding.severity is severity
     assert finding.message == f"DataLoader workers fail under {failing}: PicklingError: no"
     assert finding.remediation.commands[0].startswith("DataLoader(..., multiprocessing_context='")
-    assert failing not in finding.remediation.commands[0].replace("forkserver", "" if failing == "fork" else "forkserver")
+    assert failing not in finding.remediation.commands[0].replace(
+        "forkserver", "" if failing == "fork" else "forkserver"
+    )
 
 
 def test_one_error_of_several_methods_is_one_finding() -> None:
@@ -116,7 +117,15 @@ def test_a_soft_limit_is_raised_in_the_shell_and_a_hard_one_on_the_container() -
 
 @pytest.mark.parametrize(
     ("workers", "processes", "quota", "found"),
-    [(2, 1, None, 0), (4, 1, None, 0), (5, 1, None, 1), (2, 1, 1.5, 0), (3, 1, 1.5, 1), (2, 4, None, 1), (0, 1, 0.5, 0)],
+    [
+        (2, 1, None, 0),
+        (4, 1, None, 0),
+        (5, 1, None, 1),
+        (2, 1, 1.5, 0),
+        (3, 1, 1.5, 1),
+        (2, 4, None, 1),
+        (0, 1, 0.5, 0),
+    ],
 )
 def test_more_workers_than_cpus(workers: int, processes: int, quota: float | None, found: int) -> None:
     needs = replace(loaders(workers), local_processes=processes)
@@ -161,4 +170,6 @@ def test_the_users_limit_counts_what_the_user_runs_already() -> None:
 
 
 def test_the_workers_of_each_rank_count() -> None:
-    assert checks.tasks_needed(replace(LIMITS, cpu_threads=4), replace(loaders(8), local_processes=2)) == 2 * (24 + 4 + 24)
+    assert checks.tasks_needed(replace(LIMITS, cpu_threads=4), replace(loaders(8), local_processes=2)) == 2 * (
+        24 + 4 + 24
+    )

@@ -43,7 +43,10 @@ def test_a_data_set_in_another_module_gives_the_size(tmp_path: Path) -> None:
     script = write(
         tmp_path / "train.py", LOADER + "from data import Images\nDataLoader(Images(), 4, num_workers=2)\n"
     )
-    write(tmp_path / "data.py", "import torch\nclass Images:\n    def __getitem__(self, i):\n        return torch.zeros(8)\n")
+    write(
+        tmp_path / "data.py",
+        "import torch\nclass Images:\n    def __getitem__(self, i):\n        return torch.zeros(8)\n",
+    )
     assert read(script)[0].shm_bytes == 32 * 4 * 2 * 2
 
 
@@ -73,7 +76,9 @@ def test_a_syntax_error_is_a_notification_with_its_place(tmp_path: Path) -> None
     assert note.location is not None and note.location.line == 2 and "cannot be parsed" in note.message
 
 
-@pytest.mark.parametrize("data", [b"\x00\x01", b"# coding: utf-8\n\xff\xfe", b"# coding: nonsense\n", b"x" * (3 << 20)])
+@pytest.mark.parametrize(
+    "data", [b"\x00\x01", b"# coding: utf-8\n\xff\xfe", b"# coding: nonsense\n", b"x" * (3 << 20)]
+)
 def test_what_is_no_text_is_a_notification(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "train.py"
     path.write_bytes(data)

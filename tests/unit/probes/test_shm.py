@@ -73,7 +73,9 @@ def test_a_file_that_a_process_has_open_is_no_leftover(tmp_path: Path, dead_pid:
         "m = mmap.mmap(b.fileno(), 0, prot=mmap.PROT_READ); b.close(); print('ready', flush=True); sys.stdin.read()"
     )
     holder = subprocess.Popen(
-        [sys.executable, "-c", code, *(str(tmp_path / n) for n in names)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", code, *(str(tmp_path / n) for n in names)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     try:
         assert holder.stdout is not None and holder.stdout.readline() == b"ready\n"
@@ -124,7 +126,9 @@ def test_no_library_is_absent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 def elf(path: Path, interpreter: bytes | None) -> Path:
     """A 64-bit ELF header with one program header: PT_INTERP, or PT_LOAD in a static program."""
     text = (interpreter or b"") + b"\0"
-    head = b"\x7fELF\x02\x01\x01" + b"\0" * 9 + struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    head = (
+        b"\x7fELF\x02\x01\x01" + b"\0" * 9 + struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    )
     program = struct.pack("<IIQQQQQQ", 3 if interpreter else 1, 4, 120, 0, 0, len(text), len(text), 1)
     path.write_bytes(head + program + text + b"\0" * 64)
     return path

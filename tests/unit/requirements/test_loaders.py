@@ -62,7 +62,9 @@ def loader_of(code: str) -> LoaderNeed:
         ("def make(ds, n=2):\n    return DataLoader(ds, num_workers=n)", 2, 1, None),
     ],
 )
-def test_what_the_source_fixes_is_read(code: str, workers: int | None, batch: int | None, prefetch: int | None) -> None:
+def test_what_the_source_fixes_is_read(
+    code: str, workers: int | None, batch: int | None, prefetch: int | None
+) -> None:
     loader = loader_of(code)
     assert (loader.workers, loader.batch_size, loader.prefetch_factor) == (workers, batch, prefetch)
 
@@ -143,7 +145,9 @@ def test_shared_memory_is_batch_times_prefetch_times_workers() -> None:
 
 def test_a_start_method_is_read_from_the_loader_and_from_the_script() -> None:
     assert loader_of("DataLoader(d, num_workers=1, multiprocessing_context='spawn')").start_method == "spawn"
-    code = "import multiprocessing as mp\nDataLoader(d, num_workers=1, multiprocessing_context=mp.get_context('fork'))"
+    code = (
+        "import multiprocessing as mp\nDataLoader(d, num_workers=1, multiprocessing_context=mp.get_context('fork'))"
+    )
     assert loader_of(code).start_method == "fork"
     assert needs_of("torch.multiprocessing.set_start_method('spawn')").start_method == "spawn"
     assert needs_of("import multiprocessing\nmultiprocessing.set_start_method('forkserver', force=True)").start_method

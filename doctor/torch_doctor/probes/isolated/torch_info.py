@@ -41,7 +41,7 @@ def look() -> dict[str, object]:
 
 def import_torch() -> list[str]:
     """Import torch; what it printed to stderr, or warned about, a line each."""
-    # in memory: where no folder can be written torch still imports
+    # in memory: with --read-only there is no folder for temporary files, and torch itself needs none
     with os.fdopen(os.memfd_create("stderr"), "w+b") as caught, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("default")
         sys.stderr.flush()
