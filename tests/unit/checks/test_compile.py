@@ -12,6 +12,7 @@ from torch_doctor.facts.requirements import Requirements
 from torch_doctor.facts.torch import TorchFacts
 from torch_doctor.model import Finding, Remediation, Severity
 
+APT = "apt-get update && apt-get install -y --no-install-recommends g++"
 OPEN = Requirements()
 COMPILES, NEVER = Requirements(compiles=True), Requirements(compiles=False)
 CPU = TorchFacts("2.9.1+cpu", "/t", "/venv/bin/python", "3.13.1")
@@ -68,8 +69,8 @@ def test_no_cxx_compiler_whole() -> None:
         Remediation(
             "Add it to the image",
             (
-                "RUN apt-get update && apt-get install -y --no-install-recommends g++",
-                "docker exec -u root CONTAINER sh -c 'apt-get update && apt-get install -y --no-install-recommends g++'",
+                f"RUN {APT}",
+                f"docker exec -u root CONTAINER sh -c '{APT}'",
             ),
         ),
         {"wanted": "g++", "variable": ""},

@@ -85,7 +85,8 @@ def test_what_the_source_fixes_is_read(
         ("torchvision.datasets.MNIST('d', transform=T.ToTensor())", 28 * 28 * 4 + LABEL),
         ("torchvision.datasets.CIFAR10('d', transform=T.Compose([T.RandomCrop(32), T.ToTensor()]))", 12288 + LABEL),
         ("torchvision.datasets.ImageFolder('d', T.Compose([T.RandomResizedCrop(224), T.ToTensor()]))", IMAGE + LABEL),
-        ("torchvision.datasets.ImageFolder('d', T.Compose([T.Resize((64, 32)), T.ToTensor()]))", 3 * 64 * 32 * 4 + LABEL),
+        ("torchvision.datasets.ImageFolder('d', T.Compose([T.Resize((64, 32)), T.ToTensor()]))",
+         3 * 64 * 32 * 4 + LABEL),
         ("torchvision.datasets.ImageFolder('d', T.Compose([T.Resize(256), T.CenterCrop(224), T.ToTensor()]))",
          IMAGE + LABEL),
         ("torchvision.datasets.ImageFolder('d', T.Compose([T.Resize(256), T.ToTensor()]))", None),
@@ -154,7 +155,10 @@ def test_a_start_method_is_read_from_the_loader_and_from_the_script() -> None:
 
 
 def test_the_settings_of_a_trainer_are_a_loader() -> None:
-    code = "from transformers import TrainingArguments as A\nA('o', dataloader_num_workers=4, per_device_train_batch_size=2)"
+    code = """
+from transformers import TrainingArguments as A
+A('o', dataloader_num_workers=4, per_device_train_batch_size=2)
+"""
     assert (loader_of(code).workers, loader_of(code).batch_size) == (4, 2)
 
 
