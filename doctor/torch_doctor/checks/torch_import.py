@@ -150,6 +150,20 @@ IMPORT_FAULTS = (
         "ModuleNotFoundError: No module named 'typing_extensions'",
     ),
     ImportFault(
+        r"No usable temporary directory",
+        "no folder for temporary files can be written to, or all are full",
+        "Mount a tmpfs on /tmp, or name another folder in TMPDIR",
+        ("docker run --tmpfs /tmp:exec ...",),
+        "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/var/tmp', '/app']",
+    ),
+    ImportFault(
+        r"getpwuid\(\): uid not found: (\d+)|No username set in the environment",
+        "this user has a number and no name, which torch asks for",
+        "Give it a name",
+        ("docker run -e USER=trainer ...",),
+        "KeyError: 'getpwuid(): uid not found: 1042'",
+    ),
+    ImportFault(
         r"^PermissionError|Permission denied",
         "this user may not read the files of torch",
         "Let all users read them",
