@@ -87,7 +87,13 @@ def keepers():
     return found
 
 def held(pid):
-    links = [os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd")]
+    # it may be closing some just now
+    links = []
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            links.append(os.readlink(f"/proc/{pid}/fd/{number}"))
+        except FileNotFoundError:
+            pass
     return [link for link in links if link.startswith("/memfd:")]
 """
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from torch_doctor.facts.filesystem import DESKTOP_KINDS, FsFacts, Place
+from torch_doctor.facts.filesystem import DESKTOP_KINDS, FsFacts, Place, labels
 from torch_doctor.model import Finding, Remediation, Severity, mib
 from torch_doctor.registry import check
 
@@ -26,10 +26,6 @@ def _by_file_system(places: Iterable[Place]) -> Iterator[list[Place]]:
         key = (place.kind, place.total_bytes, place.free_bytes, place.total_inodes, place.free_inodes)
         found.setdefault(key, []).append(place)
     return iter(found.values())
-
-
-def _names(places: list[Place]) -> str:
-    return ", ".join(dict.fromkeys(place.label for place in places))
 
 
 def _free_some(place: Place, fs: FsFacts) -> Remediation:
@@ -81,10 +77,10 @@ def disk_nearly_full(fs: FsFacts) -> Iterator[Finding]:
         inodes_left = first.free_inodes > 0 or first.total_inodes == 0
         if failed and (inodes_left or failed == "EDQUOT"):
             what = "quota is used up" if failed == "EDQUOT" else "disk is full"
-            message = f"the {what}: {_names(places)} ({mib(first.free_bytes)} of {mib(first.total_bytes)} free)"
+            message = f"the {what}: {labels(places)} ({mib(first.free_bytes)} of {mib(first.total_bytes)} free)"
             yield Finding(Severity.ERROR, message, _free_some(first, fs), evidence=_evidence(places))
         elif usable and not failed and first.free_bytes < low:
-            message = f"{mib(first.free_bytes)} of {mib(first.total_bytes)} is free for {_names(places)}"
+            message = f"{mib(first.free_bytes)} of {mib(first.total_bytes)} is free for {labels(places)}"
             yield Finding(Severity.WARNING, message, _free_some(first, fs), evidence=_evidence(places))
 
 
@@ -112,7 +108,7 @@ def inodes_nearly_used_up(fs: FsFacts) -> Iterator[Finding]:
         folder = shlex.quote(first.mount_point or first.path)
         yield Finding(
             Severity.WARNING if first.free_inodes else Severity.ERROR,
-            f"{first.free_inodes} of {first.total_inodes} inodes are free for {_names(places)}",
+            f"{first.free_inodes} of {first.total_inodes} inodes are free for {labels(places)}",
             Remediation(
                 "Remove files that are not needed; where they are",
                 (f"du -x --inodes --max-depth=3 {folder} 2>/dev/null | sort -n | tail -20",),
@@ -145,7 +141,7 @@ def disk_too_small_for_run(fs: FsFacts) -> Iterator[Finding]:
         if first.free_bytes < fs.needed_bytes:
             yield Finding(
                 Severity.ERROR,
-                f"{mib(first.free_bytes)} is free for {_names(group)}; this run needs {mib(fs.needed_bytes)}",
+                f"{mib(first.free_bytes)} is free for {labels(group)}; this run needs {mib(fs.needed_bytes)}",
                 _free_some(first, fs),
                 evidence={**_evidence(group), "needed_bytes": fs.needed_bytes},
             )

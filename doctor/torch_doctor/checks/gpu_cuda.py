@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from torch_doctor.checks.gpu_visible import visible
 from torch_doctor.facts.cuda import CudaDriverFacts, GpuTorchFacts
 from torch_doctor.facts.gpu import GpuFacts
 from torch_doctor.facts.gpu_access import GpuAccessFacts
-from torch_doctor.model import Finding, Remediation, Severity
+from torch_doctor.model import Finding, ProbeFailure, Remediation, Severity
 from torch_doctor.registry import check
 
 #: CUDA major version of a build -> oldest Linux driver that runs it (minor version compatibility).
@@ -30,6 +31,9 @@ class InitCode:
     commands: tuple[str, ...]
 
 
+#: CUresult: CUDA sees no GPU
+NO_DEVICE = 100
+
 #: cuInit's codes while NVML is healthy. Source: cuda.h, cudaError_enum, and the data center documentation
 INIT_CODES: dict[int, InitCode] = {
     34: InitCode(
@@ -37,7 +41,7 @@ INIT_CODES: dict[int, InitCode] = {
         "Take the stubs folder out of LD_LIBRARY_PATH",
         ("echo $LD_LIBRARY_PATH | tr : '\\n' | grep stubs",),
     ),
-    100: InitCode(
+    NO_DEVICE: InitCode(
         "CUDA sees no GPU, though NVML does",
         "Look at CUDA_VISIBLE_DEVICES, at MIG, and at the capabilities that the container was given",
         (
@@ -143,7 +147,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 @check("GPU021", "cuda-does-not-start")
-def cuda_does_not_start(cuda: CudaDriverFacts) -> Iterator[Finding]:
+def cuda_does_not_start(cuda: CudaDriverFacts, gpu: GpuFacts | ProbeFailure) -> Iterator[Finding]:
     """NVML is healthy, and CUDA does not start.
 
     What it checks:
@@ -160,7 +164,7 @@ def cuda_does_not_start(cuda: CudaDriverFacts) -> Iterator[Finding]:
     """
     if cuda.init_code == 0:
         return
-    if cuda.init_code == 100 and _hidden(cuda.visible_devices):
+    if cuda.init_code == NO_DEVICE and _hidden(cuda.visible_devices, gpu):
         return  # cuda-visible-devices-hides-gpus says it
     evidence = {
         "init_code": cuda.init_code,
@@ -183,8 +187,9 @@ def cuda_does_not_start(cuda: CudaDriverFacts) -> Iterator[Finding]:
     )
 
 
-def _hidden(value: str | None) -> bool:
-    return value is not None and value.strip() in ("", "-1", "NoDevFiles")
+def _hidden(value: str | None, gpu: GpuFacts | ProbeFailure) -> bool:
+    devices = gpu.devices if isinstance(gpu, GpuFacts) else ()
+    return value is not None and not visible(value, devices).kept
 
 
 @check("GPU022", "compat-libcuda-shadows-driver")

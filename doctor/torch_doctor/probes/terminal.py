@@ -45,7 +45,7 @@ def probe(request: Request) -> SessionFacts:
         terminfo_found=find_terminfo(term, environment, table) if term else None,
         terminal=_is_terminal(0) or _is_terminal(1),
         stdout_terminal=_is_terminal(1),
-        pid_one=pid_one() if in_container else None,
+        pid_one=pid_one() if in_container and container.has_own_processes() else None,
         unbuffered=bool(environment.get("PYTHONUNBUFFERED")),
         ignored=signals(status, "SigIgn") - _BY_PYTHON,
         blocked=signals(status, "SigBlk"),
