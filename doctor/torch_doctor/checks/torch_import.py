@@ -255,6 +255,8 @@ def torch_import_fails(torch: TorchFacts | ProbeFailure) -> Iterator[Finding]:
     """
     if not isinstance(torch, ProbeFailure) or not torch.kind.is_crash:
         return
+    if "No usable temporary directory" in torch.reason:
+        return  # FS002 names that, with the remedy that mends this too
     evidence = dict(torch.evidence)
     if torch.kind is FailureKind.TIMEOUT:
         text = "A slow or network disk, or one that is read for the first time: give it more time, then look at that"
