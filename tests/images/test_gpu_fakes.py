@@ -95,9 +95,12 @@ def test_asked_for_in_the_image_without_a_gpu_is_an_error(image: str) -> None:
 def test_torchs_own_build_is_judged(image: str, row: dict[str, str]) -> None:
     """The arch list and CUDA version are those of the image's torch: only the GPU and its driver are made up."""
     cuda = row["TORCH_CUDA"]
-    old_driver = containers.check(image, "--select", "gpu", "--ignore", "GPU026", options=options("old-driver"))
-    assert ("GPU020" in old_driver.red()) is bool(cuda)
-    volta = containers.check(image, "--select", "gpu", "--ignore", "GPU026", options=options("retired"))
-    assert ("GPU025" in volta.red()) is cuda.startswith("13")
-    hopper = containers.check(image, "--select", "gpu", "--ignore", "GPU026", options=options("healthy8"))
-    assert not {i for i in hopper.red() if i.startswith("GPU")}
+
+    def red(scenario: str) -> set[str]:
+        # importing torch may take long on a busy machine; GPU026 needs a driver that computes
+        args = ("--select", "gpu", "--ignore", "GPU026", "--timeout", "300")
+        return {i for i in containers.check(image, *args, options=options(scenario)).red() if i.startswith("GPU")}
+
+    assert ("GPU020" in red("old-driver")) is bool(cuda)
+    assert ("GPU025" in red("retired")) is cuda.startswith("13")  # a V100
+    assert red("healthy8") == set()
