@@ -199,6 +199,7 @@ static void run(int watch) {
             read_events(watch);
         }
         if (ready > 0 && sources[0].revents != 0 && !serve()) {
+            close(KEEPER_SOCKET);
             sources[0].fd = -1;
         }
     }

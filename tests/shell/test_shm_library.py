@@ -35,7 +35,9 @@ MOUNTS = {
 
 ROOT = os.geteuid() == 0
 AS_USER = ("setpriv", "--reuid=12345", "--regid=12345", "--clear-groups")
-NEEDS_ROOT = pytest.mark.skipif(not ROOT, reason="only root has a second user to become; the container matrix has one too")
+NEEDS_ROOT = pytest.mark.skipif(
+    not ROOT, reason="only root has a second user to become; the container matrix has one too"
+)
 
 PRELUDE = """
 import ctypes, errno, fcntl, mmap, os, signal, stat, subprocess, sys, time
@@ -87,7 +89,13 @@ def keepers():
     return found
 
 def held(pid):
-    links = [os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd")]
+    # it may be closing some just now
+    links = []
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            links.append(os.readlink(f"/proc/{pid}/fd/{number}"))
+        except FileNotFoundError:
+            pass
     return [link for link in links if link.startswith("/memfd:")]
 """
 
