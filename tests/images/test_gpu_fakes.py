@@ -52,7 +52,9 @@ def test_as_a_user_without_a_name_and_without_capabilities(image: str) -> None:
 
 
 def test_a_hang_ends_at_the_limit(image: str) -> None:
-    report = containers.check(image, "--select", "gpu", "--timeout", "3", options=options("hang-init"))
+    report = containers.check(
+        image, "--select", "gpu", "--ignore", "torch", "--timeout", "3", options=options("hang-init")
+    )
     assert report.red() == {"GPU014"} and report.exit_code == 1
 
 
@@ -88,3 +90,14 @@ def test_a_plain_container_on_a_machine_without_a_gpu_has_a_note_and_nothing_red
 def test_asked_for_in_the_image_without_a_gpu_is_an_error(image: str) -> None:
     report = containers.check(image, "--select", "gpu", options=("--env", "NVIDIA_VISIBLE_DEVICES=0"))
     assert report.found("error") & {"GPU001", "GPU002", "GPU003"} and report.exit_code == 1
+
+
+def test_torchs_own_build_is_judged(image: str, row: dict[str, str]) -> None:
+    """The arch list and CUDA version are those of the image's torch: only the GPU and its driver are made up."""
+    cuda = row["TORCH_CUDA"]
+    old_driver = containers.check(image, "--select", "gpu", "--ignore", "GPU026", options=options("old-driver"))
+    assert ("GPU020" in old_driver.red()) is bool(cuda)
+    volta = containers.check(image, "--select", "gpu", "--ignore", "GPU026", options=options("retired"))
+    assert ("GPU025" in volta.red()) is cuda.startswith("13")
+    hopper = containers.check(image, "--select", "gpu", "--ignore", "GPU026", options=options("healthy8"))
+    assert not {i for i in hopper.red() if i.startswith("GPU")}

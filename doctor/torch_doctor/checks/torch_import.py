@@ -150,6 +150,20 @@ IMPORT_FAULTS = (
         "ModuleNotFoundError: No module named 'typing_extensions'",
     ),
     ImportFault(
+        r"No usable temporary directory",
+        "no folder for temporary files can be written to, or all are full",
+        "Mount a tmpfs on /tmp, or name another folder in TMPDIR",
+        ("docker run --tmpfs /tmp:exec ...",),
+        "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/var/tmp', '/app']",
+    ),
+    ImportFault(
+        r"getpwuid\(\): uid not found: (\d+)|No username set in the environment",
+        "this user has a number and no name, which torch asks for",
+        "Give it a name",
+        ("docker run -e USER=trainer ...",),
+        "KeyError: 'getpwuid(): uid not found: 1042'",
+    ),
+    ImportFault(
         r"^PermissionError|Permission denied",
         "this user may not read the files of torch",
         "Let all users read them",
@@ -241,6 +255,8 @@ def torch_import_fails(torch: TorchFacts | ProbeFailure) -> Iterator[Finding]:
     """
     if not isinstance(torch, ProbeFailure) or not torch.kind.is_crash:
         return
+    if "No usable temporary directory" in torch.reason:
+        return  # FS002 names that, with the remedy that mends this too
     evidence = dict(torch.evidence)
     if torch.kind is FailureKind.TIMEOUT:
         text = "A slow or network disk, or one that is read for the first time: give it more time, then look at that"

@@ -6,7 +6,8 @@ import re
 
 MODULE = re.compile(
     r"(?:.*_)?(?:model|net|network|module|generator|discriminator|encoder|decoder|backbone|teacher|student|critic|"
-    r"actor|policy|gen|disc|classifier|detector|ema|transformer|head|qnet|unet|resnet|vgg|gan|vae|autoencoder)"
+    r"actor|policy|gen|disc|classifier|detector|ema|transformer|head|qnet|dqn|unet|resnet|vgg|gan|vae|autoencoder|rnn|lstm|gru|mlp|cnn|vit|bert|"
+    r"gpt|llm|embedder|projector|predictor|proj|ae|siamese)"
     r"(?:_?(?:model|net|network|ema|module|\d|online|target|wrapped|ddp)|_[abgdst])?|"
     r"(?:model|net|module|gen|disc|q|policy|target)_.*(?:net|model|network|ddp|wrapped|compiled|ema|old|eval|g|d|t|s)|"
     r"net[gdabqe]|[gdq]net|[gd]_?[ab]|[gd]_(?:ab|ba)|[gd]|q_?target|target_?q|m"

@@ -90,6 +90,11 @@ def test_an_error_that_nothing_explains_is_still_shown() -> None:
     assert finding.remediation.commands
 
 
+def test_no_place_for_temporary_files_is_not_torchs_fault() -> None:
+    line = "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/var/tmp', '/usr/tmp', '/w']"
+    assert list(checks.torch_import_fails(failure(line))) == []
+
+
 def test_a_signal_is_named_with_its_likely_cause() -> None:
     died = ProbeFailure("killed", FailureKind.SIGNAL, {"signal": "SIGILL"})
     (finding,) = checks.torch_import_fails(died)

@@ -467,11 +467,10 @@ def _is_kept(script: Script, call: ast.Call) -> bool:
             return True
         name = dotted(statement.targets[0])
         scope = script.index.scope(call)
-        return any(
-            isinstance(script.index.statement(n), ast.Assign)
-            and any(dotted(t).startswith("self") for t in getattr(script.index.statement(n), "targets", []))
-            for n in scope.names.get(name, ())
-        )
+        if statement.value is not call:
+            return False
+        holders = [script.index.parent.get(n) for n in scope.names.get(name, ())]
+        return any(isinstance(h, ast.Assign) and any(dotted(t).startswith("self") for t in h.targets) for h in holders)
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         outer = dotted(statement.value.func)
         return outer.startswith("self.") and outer.rsplit(".", 1)[-1] in ("append", "add_module", "register_module")

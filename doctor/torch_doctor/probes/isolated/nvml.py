@@ -12,17 +12,8 @@ from typing import Any
 
 import pynvml  # type: ignore[import-untyped]
 
-#: codes that say "this GPU cannot answer that", as against "this GPU is in trouble"
-NO_ANSWER = {
-    pynvml.NVML_ERROR_NOT_SUPPORTED,
-    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-    pynvml.NVML_ERROR_INVALID_ARGUMENT,
-    pynvml.NVML_ERROR_NO_PERMISSION,
-    pynvml.NVML_ERROR_NOT_FOUND,
-    getattr(pynvml, "NVML_ERROR_NO_DATA", 21),
-    getattr(pynvml, "NVML_ERROR_ARGUMENT_VERSION_MISMATCH", 25),
-    getattr(pynvml, "NVML_ERROR_DEPRECATED", 26),
-}
+#: codes that say "this GPU is in trouble", whatever was asked; any other only says that there is no answer
+TROUBLE = {pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED}
 
 #: ", GPU 3" while that GPU is asked
 PLACE = [""]
@@ -58,13 +49,13 @@ def call(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def ask(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The answer; None where this GPU or driver cannot give one."""
+    """The answer; None where this GPU or driver cannot give one (not supported, not permitted, a driver's bug)."""
     try:
         return call(function, *arguments)
     except pynvml.NVMLError as error:
-        if error.value in NO_ANSWER:
-            return None
-        raise
+        if error.value in TROUBLE:
+            raise
+        return None
 
 
 def cuda_driver_version() -> list[int]:
