@@ -43,6 +43,7 @@ def _infer(script: Path) -> tuple[Requirements, tuple[Notification, ...]]:
     _require_file(script)
     try:
         first = parse(script)
+        return infer.infer([first, *beside(first, script)], str(script)), ()
     except SyntaxError as error:
         note = f"cannot be parsed: {error.msg}; what the script needs is unknown"
         return Requirements(script=str(script)), (
@@ -51,7 +52,6 @@ def _infer(script: Path) -> tuple[Requirements, tuple[Notification, ...]]:
     except (ValueError, RecursionError, OSError, MemoryError) as error:
         note = f"cannot be read: {getattr(error, 'strerror', None) or error}; what the script needs is unknown"
         return Requirements(script=str(script)), (Notification(note, Location(str(script))),)
-    return infer.infer([first, *beside(first, script)], str(script)), ()
 
 
 def _require_file(script: Path) -> None:

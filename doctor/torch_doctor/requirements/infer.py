@@ -25,7 +25,7 @@ def infer(sources: Sequence[Source], script: str = "") -> Requirements:
     return Requirements(
         gpus=max((one.gpus for one in found), default=0) if gpu else None,
         gpus_asked=gpu,
-        min_compute_capability=max((usage.CAPABILITIES[u] for u in uses & set(usage.CAPABILITIES)), default=None),
+        min_compute_capability=_capability(uses),
         world_size=world,
         local_processes=world or 1,
         loaders=needs,
@@ -50,6 +50,12 @@ def program_classes(sources: Sequence[Source]) -> dict[str, tuple[Source, ast.Cl
 
 def _is_loader(source: Source, node: ast.ClassDef) -> bool:
     return any((source.dotted(base) or "").rsplit(".", 1)[-1] in loaders.LOADERS for base in node.bases)
+
+
+def _capability(uses: frozenset[str]) -> tuple[int, int] | None:
+    # where both 16-bit types stand in the program, it has a choice
+    firm = uses - {"bf16"} if "fp16" in uses else uses
+    return max((usage.CAPABILITIES[use] for use in firm & set(usage.CAPABILITIES)), default=None)
 
 
 def _compiles(uses: frozenset[str]) -> bool | None:
@@ -82,8 +88,7 @@ def complete(
         wanted = values["gpus"] != 0
         values["gpus_asked"] = (f"--gpus {gpus}" if gpus else f"--need gpus={needs['gpus']}") if wanted else ""
     if "min_compute_capability" not in values and values["uses"]:
-        floors = [usage.CAPABILITIES[u] for u in values["uses"] & set(usage.CAPABILITIES)]
-        values["min_compute_capability"] = max(floors, default=None)
+        values["min_compute_capability"] = _capability(values["uses"])
     result = replace(found, **values, stated=needs, loaders=with_sample(found.loaders, sample_bytes))
     if sample_bytes is not None and not result.loaders and result.stated_workers:
         result = replace(result, loaders=(LoaderNeed(0, result.stated_workers, 1, sample_bytes=sample_bytes),))
