@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -72,11 +73,10 @@ def failure(error: pynvml.NVMLError) -> dict[str, Any]:
 def closed_nodes() -> dict[str, str]:
     """Device nodes that cannot be opened, with the system's reason: that tells a cgroup from a file mode."""
     closed = {}
-    for path in sorted(Path("/dev").glob("nvidia*")):
+    # others (nvswitch, caps) may be closed to users with good reason
+    for path in sorted(p for p in Path("/dev").glob("nvidia*") if re.fullmatch(r"nvidia(ctl|-uvm|\d+)", p.name)):
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
-        except IsADirectoryError:  # /dev/nvidia-caps
-            continue
         except OSError as error:
             closed[str(path)] = error.strerror or str(error)
     return closed
