@@ -56,10 +56,6 @@ DTYPES = {
     "torch.float8_e4m3fn": "fp8",
     "torch.float8_e5m2": "fp8",
 }
-#: least compute capability with hardware for it: CUDA C++ Programming Guide, arithmetic throughput, 2026-11.
-#: fp16 runs on every GPU that torch supports, so it asks for none.
-CAPABILITIES = {"bf16": (8, 0), "fp8": (8, 9)}
-
 _READERS = frozenset(
     {"h5py.File", "lmdb.open", "lmdb.Environment", "zarr.open", "zarr.open_group", "zarr.open_array",
      "sqlite3.connect", "tables.open_file", "netCDF4.Dataset", "numpy.load", "numpy.memmap"}

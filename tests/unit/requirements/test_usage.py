@@ -8,7 +8,8 @@ import textwrap
 import pytest
 
 from torch_doctor.facts.requirements import Requirements
-from torch_doctor.requirements.infer import complete, infer
+from torch_doctor.requirements.complete import complete
+from torch_doctor.requirements.infer import infer
 from torch_doctor.requirements.source import Source
 
 IMPORTS = "import os\nimport torch\nimport torch.nn as nn\n"
