@@ -219,7 +219,7 @@ def workers_times_threads_exceed_cpus(cpu: CpuFacts) -> Iterator[Finding]:
         return
     yield Finding(
         Severity.NOTE,
-        f"{counted(workers, 'worker')} x {threads} threads on {_number(cpu.usable)} CPUs, for NumPy or OpenCV in them",
+        f"{counted(workers, 'worker')} x {threads} threads on {_number(cpu.usable)} CPUs, for NumPy and OpenCV",
         set_threads(cpu, max(1, cpu.thread_limit // (workers + cpu.processes))),
         evidence={"workers": workers, "threads": threads, "usable_cpus": cpu.usable},
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 MODULE = re.compile(
@@ -44,11 +45,13 @@ DISCRIMINATOR = re.compile(r"(?:.*_)?(?:d|disc|discriminator|critic|netd|dnet|d_
 DEVICE = re.compile(r"(?:.*_)?(?:device|dev|gpu|cuda|rank|local_rank)")
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def tail(name: str) -> str:
     """``self.model`` as ``model``; ``nets[]`` as ``nets``."""
     return name.replace("()", "").replace("[]", "").rsplit(".", 1)[-1]
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def says(pattern: re.Pattern[str], name: str) -> bool:
     """Whether the last part of a dotted name matches the whole pattern, in any case."""
     return pattern.fullmatch(tail(name).lower().strip("_")) is not None

@@ -9,14 +9,11 @@ import pytest
 from torch_doctor.checks import compile as checks
 from torch_doctor.facts.compile import CompileFacts, Compiler, CompileRun, DeepCompileFacts
 from torch_doctor.facts.requirements import Requirements
-from torch_doctor.facts.torch import TorchFacts
 from torch_doctor.model import Finding, Remediation, Severity
 
 APT = "apt-get update && apt-get install -y --no-install-recommends g++"
 OPEN = Requirements()
 COMPILES, NEVER = Requirements(compiles=True), Requirements(compiles=False)
-CPU = TorchFacts("2.9.1+cpu", "/t", "/venv/bin/python", "3.13.1")
-CUDA = replace(CPU, version="2.9.1", cuda="12.8")
 GCC, GXX = Compiler("gcc or clang", "/usr/bin/gcc"), Compiler("g++", "/usr/bin/g++")
 HEALTHY = CompileFacts(
     "/venv/bin/python",
@@ -26,6 +23,7 @@ HEALTHY = CompileFacts(
     GCC,
     GXX,
     torch_version="2.9.1",
+    cuda="12.8",
     triton="3.5.1",
     triton_required="==3.5.1",
     has_driver=True,
@@ -44,13 +42,13 @@ def only(findings: object) -> Finding:
 
 def test_a_healthy_machine_has_no_fault() -> None:
     assert not [
-        *checks.no_c_compiler(HEALTHY, CUDA, COMPILES),
+        *checks.no_c_compiler(HEALTHY, COMPILES),
         *checks.no_cxx_compiler(HEALTHY, COMPILES),
         *checks.python_headers_missing(HEALTHY, COMPILES),
-        *checks.compiler_broken(HEALTHY, CUDA, COMPILES),
+        *checks.compiler_broken(HEALTHY, COMPILES),
         *checks.user_without_name(HEALTHY, COMPILES),
-        *checks.triton_mismatch(HEALTHY, CUDA, COMPILES),
-        *checks.libcuda_not_linkable(HEALTHY, CUDA, COMPILES),
+        *checks.triton_mismatch(HEALTHY, COMPILES),
+        *checks.libcuda_not_linkable(HEALTHY, COMPILES),
     ]
 
 
@@ -101,9 +99,9 @@ def test_a_variable_that_names_no_program_is_the_fault() -> None:
 
 def test_a_build_for_the_cpu_needs_no_c_compiler() -> None:
     facts = replace(HEALTHY, c=Compiler("gcc or clang"))
-    assert not list(checks.no_c_compiler(facts, CPU, COMPILES))
-    assert only(checks.no_c_compiler(facts, CUDA, COMPILES)).severity is Severity.ERROR
-    assert only(checks.no_c_compiler(facts, replace(CPU, hip="6.4"), COMPILES)).severity is Severity.ERROR
+    assert not list(checks.no_c_compiler(replace(facts, cuda=None), COMPILES))
+    assert only(checks.no_c_compiler(facts, COMPILES)).severity is Severity.ERROR
+    assert only(checks.no_c_compiler(replace(facts, cuda=None, hip="6.4"), COMPILES)).severity is Severity.ERROR
 
 
 def test_missing_headers_are_those_of_the_interpreter() -> None:
@@ -113,9 +111,9 @@ def test_missing_headers_are_those_of_the_interpreter() -> None:
 
 def test_a_compiler_that_does_not_compile() -> None:
     facts = replace(HEALTHY, c=replace(GCC, error="fatal error: stdint.h: No such file or directory"))
-    finding = only(checks.compiler_broken(facts, CUDA, OPEN))
+    finding = only(checks.compiler_broken(facts, OPEN))
     assert finding.message == "/usr/bin/gcc does not compile: fatal error: stdint.h: No such file or directory"
-    assert not list(checks.compiler_broken(facts, CPU, OPEN))
+    assert not list(checks.compiler_broken(replace(facts, cuda=None), OPEN))
 
 
 @pytest.mark.parametrize(
@@ -135,26 +133,27 @@ def test_a_uid_without_a_name(torch: str, error: str, found: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("triton", "matches", "torch", "message"),
+    ("triton", "matches", "cuda", "message"),
     [
-        (None, True, CUDA, "triton is not installed; torch 2.9.1 asks for triton==3.5.1"),
-        ("3.4.0", False, CUDA, "triton is 3.4.0; torch 2.9.1 asks for triton==3.5.1"),
-        (None, True, CPU, None),
-        ("3.5.1", True, CUDA, None),
+        (None, True, "12.8", "triton is not installed; torch 2.9.1 asks for triton==3.5.1"),
+        ("3.4.0", False, "12.8", "triton is 3.4.0; torch 2.9.1 asks for triton==3.5.1"),
+        (None, True, None, None),
+        ("3.5.1", True, "12.8", None),
     ],
 )
-def test_triton(triton: str | None, matches: bool, torch: TorchFacts, message: str | None) -> None:
-    findings = list(checks.triton_mismatch(replace(HEALTHY, triton=triton, triton_matches=matches), torch, OPEN))
+def test_triton(triton: str | None, matches: bool, cuda: str | None, message: str | None) -> None:
+    facts = replace(HEALTHY, triton=triton, triton_matches=matches, cuda=cuda)
+    findings = list(checks.triton_mismatch(facts, OPEN))
     assert [f.message for f in findings] == ([message] if message else [])
     assert all("pip install triton==3.5.1" in f.remediation.commands[0] for f in findings)
 
 
 def test_libcuda_that_the_linker_does_not_find() -> None:
     facts = replace(HEALTHY, libcuda=(), libcuda_elsewhere=("/usr/local/nvidia/lib64",))
-    finding = only(checks.libcuda_not_linkable(facts, CUDA, OPEN))
+    finding = only(checks.libcuda_not_linkable(facts, OPEN))
     assert finding.remediation.commands == ("export TRITON_LIBCUDA_PATH=/usr/local/nvidia/lib64",)
-    assert not list(checks.libcuda_not_linkable(replace(facts, has_driver=False), CUDA, OPEN))
-    assert not list(checks.libcuda_not_linkable(facts, CPU, OPEN))
+    assert not list(checks.libcuda_not_linkable(replace(facts, has_driver=False), OPEN))
+    assert not list(checks.libcuda_not_linkable(replace(facts, cuda=None), OPEN))
 
 
 def test_a_real_compile_that_fails() -> None:

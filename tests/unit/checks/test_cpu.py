@@ -150,7 +150,7 @@ def test_threads_in_every_worker_are_a_note() -> None:
     )
     assert (finding.severity, finding.message) == (
         Severity.NOTE,
-        "17 workers x 16 threads on 64 CPUs, for NumPy or OpenCV in them",
+        "17 workers x 16 threads on 64 CPUs, for NumPy and OpenCV",
     )
     assert finding.remediation.commands == ("export OMP_NUM_THREADS=3",)
 

@@ -16,7 +16,7 @@ from torch_doctor.model import FailureKind, ProbeFailure
 from torch_doctor.probes import compile as probes
 from torch_doctor.probes.isolated import compile_env
 
-REQUEST = Request(python=sys.executable, timeout=60)
+REQUEST = Request(python=sys.executable, timeout=120)
 
 
 def look() -> CompileFacts:
@@ -43,7 +43,9 @@ def test_this_machine_compiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         str(tmp_path / "cache"),
     )
     assert cache.place.error == "" and cache.place.executable is True and not cache.place.exists
-    assert facts.torch_version and facts.torch_release >= (2, 0)
+    import torch
+
+    assert (facts.torch_version, facts.cuda, facts.hip) == (torch.__version__, torch.version.cuda, torch.version.hip)
 
 
 def test_no_compiler_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -84,7 +86,7 @@ def test_the_error_names_the_header_and_not_our_file(monkeypatch: pytest.MonkeyP
 def test_a_compiler_that_hangs_ends_at_the_time_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CXX", str(program(tmp_path / "g++", "exec sleep 600")))
     facts = probes.probe(Request(python=sys.executable, timeout=6))
-    assert isinstance(facts, CompileFacts) and facts.cxx.error == "no result within 3 s"
+    assert isinstance(facts, CompileFacts) and facts.cxx.error == "no result within 6 s"
 
 
 def test_a_uid_without_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -189,7 +191,7 @@ def test_without_deep_nothing_is_compiled() -> None:
 @pytest.mark.slow
 def test_a_real_compile_and_one_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
-    asked = Request(python=sys.executable, timeout=60, deep=True)
+    asked = Request(python=sys.executable, timeout=120, deep=True)
     facts = probes.deep(asked)
     assert isinstance(facts, DeepCompileFacts)
     assert facts.runs[0].device == "cpu" and facts.runs[0].ok, facts

@@ -30,12 +30,12 @@ ssize_t pread(int fd, void *data, size_t size, off_t at) { return pread64(fd, da
 def preload(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "shim.c").write_text(source)
     library = folder / "shim.so"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, folder / "shim.c"], check=True, timeout=60)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, folder / "shim.c"], check=True, timeout=120)
     monkeypatch.setenv("LD_PRELOAD", str(library))
 
 
 def look(data: Path | None = None, *, deep: bool = False, needs: Requirements | None = None) -> DataFolder:
-    asked = Request(requirements=needs or Requirements(), timeout=60, python=sys.executable, data=data, deep=deep)
+    asked = Request(requirements=needs or Requirements(), timeout=120, python=sys.executable, data=data, deep=deep)
     facts = handles.data_folders(asked)
     assert isinstance(facts, DataFolderFacts), facts
     return facts.folders[0]
@@ -52,7 +52,7 @@ def test_a_healthy_folder(tmp_path: Path) -> None:
 def test_h5py_says_its_versions() -> None:
     import h5py
 
-    facts = handles.h5py(Request(python=sys.executable, timeout=60))
+    facts = handles.h5py(Request(python=sys.executable, timeout=120))
     assert isinstance(facts, H5pyFacts)
     assert facts.version == h5py.__version__ and facts.hdf5 == facts.hdf5_built and not facts.missing
 
@@ -77,12 +77,12 @@ def test_h5py_that_is_missing_or_broken(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "h5py").mkdir()
     (tmp_path / "h5py" / "__init__.py").write_text("raise ValueError('numpy.dtype size changed')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    facts = handles.h5py(Request(python=sys.executable, timeout=60))
+    facts = handles.h5py(Request(python=sys.executable, timeout=120))
     assert isinstance(facts, H5pyFacts) and facts.error == "ValueError: numpy.dtype size changed"
     (tmp_path / "h5py" / "__init__.py").write_text(
         "raise ModuleNotFoundError(\"No module named 'h5py'\", name='h5py')"
     )
-    facts = handles.h5py(Request(python=sys.executable, timeout=60))
+    facts = handles.h5py(Request(python=sys.executable, timeout=120))
     assert isinstance(facts, H5pyFacts) and facts.missing and facts.error == ""
     assert look(tmp_path).flock_excludes is True  # the locks are looked at without it
 

@@ -20,6 +20,7 @@ from torch_doctor.facts.workers import (
     WorkerFacts,
 )
 from torch_doctor.model import FailureKind, ProbeFailure
+from torch_doctor.probes import isolated
 from torch_doctor.probes import torch as torch_probe
 from torch_doctor.probes import workers
 
@@ -27,7 +28,7 @@ ALL = ("fork", "forkserver", "spawn")
 
 
 def request(*methods: str, needs: Requirements | None = None) -> Request:
-    return Request(requirements=needs or Requirements(), timeout=60, python=sys.executable, start_methods=methods)
+    return Request(requirements=needs or Requirements(), timeout=120, python=sys.executable, start_methods=methods)
 
 
 def site(folder: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,9 +105,11 @@ def test_a_worker_that_hangs_ends_at_the_time_limit(tmp_path: Path, monkeypatch:
         "p.BaseProcess._bootstrap = lambda self, *a, **k: time.sleep(600)\n"
     )
     site(tmp_path, code, monkeypatch)
-    asked = Request(timeout=8, python=sys.executable, start_methods=("fork",))
-    result = looked(asked).methods["fork"]
-    assert not result.ok and "8" in result.error and result.seconds < 60
+    payload = {"methods": ["fork"], "limit_s": 3}
+    found = isolated.call("torch_session", payload, python=sys.executable, timeout=240)
+    assert isinstance(found, dict), found
+    result = found["methods"]["fork"]
+    assert not result["ok"] and "3" in result["error"] and result["seconds"] < 120
 
 
 def test_no_temporary_folder_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from torch_doctor.facts.code_index import Scope, dotted
@@ -133,13 +134,13 @@ def generator_not_detached(script: Script) -> Iterator[Finding]:
         for judge, maker in _nested(script, loss):
             if judge in seen or not _steps_only(script, target, judge, maker):
                 continue
-            if frozen(script, dotted(maker.func)) or _has_own_step(script, target, call) is False:
+            if frozen(script, dotted(maker.func)) or not _is_generator(script, maker):
                 continue
             seen.add(judge)
             yield finding(
                 script,
                 judge,
-                ERROR,
+                ERROR if _used_again(script, judge, call) else WARNING,
                 f"{source(script, judge)} carries the graph of {source(script, maker)} into the step of {source(script, target)}",
                 f"{source(script, judge.func)}({source(script, judge.args[0])}.detach())",
             )
@@ -180,11 +181,29 @@ def _steps_only(script: Script, target: ast.AST, judge: ast.Call, maker: ast.Cal
     return fits and not (other and name.startswith(other[: len(name)]) and other[:1] == name[0] and first[:1] != other[:1])
 
 
-def _has_own_step(script: Script, target: ast.AST, call: ast.Call) -> bool | None:
-    """False where no other optimizer is stepped in the function: nothing says that the generator is trained."""
-    scope = script.index.scope(call)
-    others = {dotted(t) for c in scope.calls if (t := step_target(script, c)) is not None}
-    return len(others - {dotted(target)}) > 0 or scope.name != "<module>"
+_GENERATOR = re.compile(r"(?:.*_)?(?:g|gen|generator|netg|gnet|generator_\w+|g_\w+|gen_\w+|decoder|encoder|actor|policy|mapper)\w{0,3}")
+
+
+def _is_generator(script: Script, maker: ast.Call) -> bool:
+    """Whether a module is one that is trained by another optimizer: by the optimizers of the file, or by its name."""
+    name = words.tail(dotted(maker.func).removesuffix(".forward"))
+    if _GENERATOR.fullmatch(name.lower().strip("_")):
+        return True
+    for call in script.index.calls:
+        if script.index.qual(call).startswith("torch.optim.") and kind(script, call) == "optimizer":
+            if any(words.tail(h) == name for h in modules_of(script, call)):
+                return True
+    return False
+
+
+def _used_again(script: Script, judge: ast.Call, backward: ast.Call) -> bool:
+    """Whether the same generated value goes into a later backward: that one then fails on a freed graph."""
+    names = {n.id for a in judge.args for n in ast.walk(a) if isinstance(n, ast.Name)}
+    scope = script.index.scope(backward)
+    stop = [place(b.node) for n in names for b in scope.bindings.get(n, ()) if place(b.node) > place(backward)]
+    return any(
+        place(backward) < place(use) < min(stop, default=(1 << 30, 0)) for n in names for use in scope.names.get(n, ())
+    )
 
 
 @check("GRD106", "teacher-not-detached")

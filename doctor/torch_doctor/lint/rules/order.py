@@ -86,10 +86,10 @@ def _change_after(script: Script, scope: Scope, name: str, made: ast.Call) -> tu
     stop = min((place(c) for c in again), default=(1 << 30, 0))
     for target, items in scope.bindings.items():
         for item in items:
-            if not place(made) < place(item.node) < stop or item.how != "assign" or not isinstance(item.value, ast.Call):
+            if not place(made) < place(item.node) or item.how != "assign" or not isinstance(item.value, ast.Call):
                 continue
-            if _apart(script, made, item.node):
-                continue
+            if _apart(script, made, item.node) or place(item.node) < stop < (1 << 30, 0) or place(item.node) > stop:
+                continue  # another optimizer is made after it
             if target.startswith(name + ".") and kind(script, item.value) == "module" and not _wraps(item.value, target):
                 return item.node, WARNING, f"the new parameters of {target} are unknown to it"
             if target == name and _is_new_model(script, item.value, name):
