@@ -33,6 +33,8 @@ SETTINGS = {
     "Seq2SeqTrainingArguments": ("dataloader_num_workers", "per_device_train_batch_size"),
 }
 
+_DEEPEST = 4
+
 Classes = Mapping[str, tuple[Source, ast.ClassDef]]
 
 
@@ -84,34 +86,36 @@ def arguments(source: Source, call: ast.Call) -> dict[str, ast.expr]:
     return found
 
 
-def _options(source: Source, node: ast.expr) -> dict[str, ast.expr]:
+def _options(source: Source, node: ast.expr, depth: int = 0) -> dict[str, ast.expr]:
     """The entries of a dict of options, with what ``.update()`` and item assignments add to it."""
     found: dict[str, ast.expr] = {}
+    if depth > _DEEPEST:  # options = {**options, ...} leads to itself
+        return found
     if isinstance(node, ast.Name):
         definition = source.definition(node)
-        if definition is not None and not isinstance(definition, ast.Name):
-            found.update(_options(source, definition))
+        if definition is not None:
+            found.update(_options(source, definition, depth + 1))
         for other in source.nodes:
-            found.update(_added(source, other, node.id))
+            found.update(_added(source, other, node.id, depth + 1))
     elif isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
-                found.update(_options(source, value))
+                found.update(_options(source, value, depth + 1))
             elif isinstance(key, ast.Constant) and isinstance(key.value, str):
                 found[key.value] = value
     elif isinstance(node, ast.Call) and source.dotted(node.func) == "dict":
         found.update({k.arg: k.value for k in node.keywords if k.arg})
     elif isinstance(node, ast.IfExp):  # kwargs = {...} if use_cuda else {}
-        found.update({**_options(source, node.orelse), **_options(source, node.body)})
+        found.update({**_options(source, node.orelse, depth + 1), **_options(source, node.body, depth + 1)})
     return found
 
 
-def _added(source: Source, node: ast.AST, name: str) -> dict[str, ast.expr]:
+def _added(source: Source, node: ast.AST, name: str, depth: int) -> dict[str, ast.expr]:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "update":
         if isinstance(node.func.value, ast.Name) and node.func.value.id == name:
             first = node.args[0] if node.args else None
             same = isinstance(first, ast.Name) and first.id == name
-            added = _options(source, first) if first is not None and not same else {}
+            added = _options(source, first, depth) if first is not None and not same else {}
             return {**added, **{k.arg: k.value for k in node.keywords if k.arg}}
     elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
         target = node.targets[0]

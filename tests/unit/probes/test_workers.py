@@ -20,9 +20,8 @@ from torch_doctor.facts.workers import (
     WorkerFacts,
 )
 from torch_doctor.model import FailureKind, ProbeFailure
-from torch_doctor.probes import isolated
+from torch_doctor.probes import isolated, workers
 from torch_doctor.probes import torch as torch_probe
-from torch_doctor.probes import workers
 
 ALL = ("fork", "forkserver", "spawn")
 
