@@ -89,9 +89,9 @@ class _Gathered:
             self.notifications.append(
                 Notification(f"{what} silences nothing", Location(script.path, note.line), Severity.NOTE, False)
             )
-        # the trees of a large tree of files need not stay in memory together: break their cycles by hand
+        # the trees of a large tree of files need not stay in memory together
         script.memo.clear()
-        script.__dict__.pop("index", None)
+        script.__dict__.pop("index").release() if "index" in script.__dict__ else None
 
     def done(self) -> Linted:
         by_rule: defaultdict[str, list[Finding]] = defaultdict(list)

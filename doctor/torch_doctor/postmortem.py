@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from torch_doctor import registry, runner, snapshot
-from torch_doctor.diagnose import reasoning, runs
+from torch_doctor.diagnose import benign, reasoning, runs
 from torch_doctor.errors import CannotRun, DoctorError
 from torch_doctor.facts.log import LogFacts, MachineFacts, RunFacts
 from torch_doctor.facts.request import Request
@@ -28,7 +28,7 @@ def explain(request: Request, chosen: Iterable[str] = (), ignored: Iterable[str]
         if isinstance(value, ProbeFailure):
             raise CannotRun(str(request.session or request.log), value.reason)
     log: LogFacts = facts[LogFacts]
-    run = runs.last_run(log)
+    run = runs.last_run(benign.without_benign(log))
     facts[LogFacts] = run.log
     results = reasoning.arrange(runner.run(checks, facts), run.log)
     return Report("explain", results, summary(log, run, facts), (), time.monotonic() - start)
@@ -50,7 +50,9 @@ def named(request: Request) -> Request:
         if request.log.is_dir():
             raise DoctorError(str(request.log), "is a folder, not a log", f"ls {request.log}")
     if request.facts is not None and not request.facts.exists():
-        raise DoctorError(str(request.facts), "there is no such file", "torch-doctor check --format json > facts.json")
+        raise DoctorError(
+            str(request.facts), "there is no such file", "torch-doctor check --format json > facts.json"
+        )
     return replace(request)
 
 

@@ -6,12 +6,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from torch_doctor import interpreter, registry, runner, snapshot
+from torch_doctor import config, interpreter, registry, runner, snapshot
 from torch_doctor.facts.request import Request
 from torch_doctor.facts.requirements import Requirements
 from torch_doctor.facts.workers import WorkerFacts
-from torch_doctor.model import Check, Notification, Report
+from torch_doctor.model import Check, Notification, Report, in_order
+
+if TYPE_CHECKING:
+    from torch_doctor.linting import Linted
 
 ALL_METHODS = ("fork", "forkserver", "spawn")
 
@@ -30,7 +34,14 @@ def request(
     Raises:
         DoctorError: where ``python`` is no program.
     """
-    return Request(script, needs or Requirements(), timeout, deep, interpreter.choose(python), data)
+    return Request(
+        script=script,
+        requirements=needs or Requirements(),
+        timeout=timeout,
+        deep=deep,
+        python=interpreter.choose(python),
+        data=data,
+    )
 
 
 def judge(
@@ -42,11 +53,21 @@ def judge(
         DoctorError: for an unknown ID, name, family or tag.
     """
     start = time.monotonic()
-    checks = registry.select(registry.load("check"), select, ignore)
+    chosen = registry.select(registry.load("check", *(["lint"] if asked.script else [])), select, ignore)
+    checks = [item for item in chosen if item.command == "check"]
     asked = replace(asked, start_methods=start_methods(asked, checks, bool(select)))
     facts = snapshot.take(snapshot.needed(checks), asked)
     results = runner.run(checks, facts)
-    return Report("check", results, snapshot.plain(facts), tuple(notes), time.monotonic() - start)
+    if asked.script and not notes:  # what cannot be parsed cannot be linted, and was said already
+        found = _lint(asked.script, [item for item in chosen if item.command == "lint"])
+        results, notes = (*results, *found.results), found.notifications
+    return Report("check", tuple(in_order(results)), snapshot.plain(facts), tuple(notes), time.monotonic() - start)
+
+
+def _lint(script: Path, rules: Sequence[Check]) -> Linted:
+    from torch_doctor import linting
+
+    return linting.lint([script], rules, per_file_ignores=config.per_file_ignores(config.load(Path.cwd())))
 
 
 def start_methods(asked: Request, checks: Sequence[Check], selected: bool) -> tuple[str, ...]:

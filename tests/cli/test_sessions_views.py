@@ -235,6 +235,16 @@ def test_the_users_configuration_is_read_where_asked(doctor: Sessions, terminal:
     terminal.until("MINE")
 
 
+def terminal_size(pid: int) -> tuple[int, int]:
+    """Rows and columns of a process's terminal."""
+    descriptor = os.open(f"/proc/{pid}/fd/1", os.O_RDONLY | os.O_NOCTTY)
+    try:
+        columns, rows = os.get_terminal_size(descriptor)
+    finally:
+        os.close(descriptor)
+    return rows, columns
+
+
 def test_the_window_size_reaches_the_command(doctor: Sessions, terminal: Terminal) -> None:
     doctor.python("exp.1", ECHO)
     terminal.run(doctor, "attach")
@@ -243,6 +253,7 @@ def test_the_window_size_reaches_the_command(doctor: Sessions, terminal: Termina
     terminal.until("size 29 100")
     assert terminal.pane is not None
     terminal.pane.window.resize(width=70, height=20)
+    until(lambda: terminal_size(doctor.child("exp.1")) == (19, 70), "the new size")
     terminal.type("size")
     terminal.until("size 19 70")
 

@@ -52,8 +52,41 @@ def test_as_a_user_without_a_name_and_without_capabilities(image: str) -> None:
 
 
 def test_a_hang_ends_at_the_limit(image: str) -> None:
-    report = containers.check(image, "--select", "gpu", "--timeout", "3", options=options("hang-init"))
+    report = containers.check(
+        image, "--select", "gpu", "--ignore", "torch", "--timeout", "3", options=options("hang-init")
+    )
     assert report.red() == {"GPU014"} and report.exit_code == 1
+
+
+CHECK = "exec torch-doctor check --select gpu --ignore torch --format json"
+
+
+@pytest.mark.parametrize(
+    ("prepare", "id", "words"),
+    [
+        # the device cgroup lets no container open a GPU that it was not given: what a daemon-reload leaves behind
+        (f"mknod -m 666 /dev/nvidiactl c 195 255 && {CHECK}", "GPU011", "the device cgroup denies /dev/nvidiactl"),
+        # a node that the container may open, and this user may not
+        (
+            "mknod -m 600 /dev/nvidiactl c 1 3 && exec setpriv --reuid=12345 --regid=12345 --clear-groups "
+            f"sh -c '{CHECK}'",
+            "GPU016",
+            "this user may not open /dev/nvidiactl",
+        ),
+    ],
+)
+def test_a_node_that_cannot_be_opened(image: str, prepare: str, id: str, words: str) -> None:
+    flags = (
+        *containers.ROOMY,
+        *("--user", "0", "--env", "TORCH_DOCTOR_PREFLIGHT=off"),
+        *("--volume", f"{fake_gpu.libraries()}:{FOLDER}:ro"),
+        *("--volume", f"{fake_gpu.scenario('unknown-error')}:/scenario.conf:ro"),
+        *("--env", f"LD_LIBRARY_PATH={FOLDER}", "--env", "TORCH_DOCTOR_FAKE_GPU=/scenario.conf"),
+    )
+    report = containers.Report.of(containers.run(image, "sh", "-c", prepare, options=flags))
+    assert report.red() == {id}
+    (finding,) = [f for f in report.document["findings"] if f["id"] == id]
+    assert words in finding["message"]
 
 
 def test_a_lost_container_is_told_to_be_recreated(image: str) -> None:
@@ -88,3 +121,17 @@ def test_a_plain_container_on_a_machine_without_a_gpu_has_a_note_and_nothing_red
 def test_asked_for_in_the_image_without_a_gpu_is_an_error(image: str) -> None:
     report = containers.check(image, "--select", "gpu", options=("--env", "NVIDIA_VISIBLE_DEVICES=0"))
     assert report.found("error") & {"GPU001", "GPU002", "GPU003"} and report.exit_code == 1
+
+
+def test_torchs_own_build_is_judged(image: str, row: dict[str, str]) -> None:
+    """The arch list and CUDA version are those of the image's torch: only the GPU and its driver are made up."""
+    cuda = row["TORCH_CUDA"]
+
+    def red(scenario: str) -> set[str]:
+        # importing torch may take long on a busy machine; GPU026 needs a driver that computes
+        args = ("--select", "gpu", "--ignore", "GPU026", "--timeout", "300")
+        return {i for i in containers.check(image, *args, options=options(scenario)).red() if i.startswith("GPU")}
+
+    assert ("GPU020" in red("old-driver")) is bool(cuda)
+    assert ("GPU025" in red("retired")) is cuda.startswith("13")  # a V100
+    assert red("healthy8") == set()

@@ -35,7 +35,9 @@ MOUNTS = {
 
 ROOT = os.geteuid() == 0
 AS_USER = ("setpriv", "--reuid=12345", "--regid=12345", "--clear-groups")
-NEEDS_ROOT = pytest.mark.skipif(not ROOT, reason="only root has a second user to become; the container matrix has one too")
+NEEDS_ROOT = pytest.mark.skipif(
+    not ROOT, reason="only root has a second user to become; the container matrix has one too"
+)
 
 PRELUDE = """
 import ctypes, errno, fcntl, mmap, os, signal, stat, subprocess, sys, time

@@ -7,7 +7,6 @@ from shlex import quote
 
 from torch_doctor.facts.compile import CompileFacts, Compiler, DeepCompileFacts
 from torch_doctor.facts.requirements import Requirements
-from torch_doctor.facts.torch import TorchFacts
 from torch_doctor.model import Finding, Remediation, Severity
 from torch_doctor.registry import check
 
@@ -55,7 +54,7 @@ def install(facts: CompileFacts, which: str) -> Remediation:
 
 
 @check("CMP001", "no-c-compiler", tags={"compile"})
-def no_c_compiler(facts: CompileFacts, torch: TorchFacts, needs: Requirements) -> Iterator[Finding]:
+def no_c_compiler(facts: CompileFacts, needs: Requirements) -> Iterator[Finding]:
     """Triton finds no C compiler, so that nothing compiles for the GPU.
 
     What it checks:
@@ -70,7 +69,7 @@ def no_c_compiler(facts: CompileFacts, torch: TorchFacts, needs: Requirements) -
     References:
         https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html
     """
-    if facts.c.path or (torch.cuda is None and torch.hip is None):
+    if facts.c.path or not facts.is_gpu_build:
         return
     yield from _no_compiler(facts, facts.c, "c", severity(needs), "C compiler", "for the GPU")
 
@@ -137,7 +136,7 @@ def python_headers_missing(facts: CompileFacts, needs: Requirements) -> Iterator
 
 
 @check("CMP012", "compiler-broken", tags={"compile"})
-def compiler_broken(facts: CompileFacts, torch: TorchFacts, needs: Requirements) -> Iterator[Finding]:
+def compiler_broken(facts: CompileFacts, needs: Requirements) -> Iterator[Finding]:
     """There is a compiler, but it does not compile a small program.
 
     What it checks:
@@ -152,8 +151,7 @@ def compiler_broken(facts: CompileFacts, torch: TorchFacts, needs: Requirements)
     References:
         https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html
     """
-    gpu = torch.cuda is not None or torch.hip is not None
-    wanted = [(facts.cxx, "cxx"), *([(facts.c, "c")] if gpu else [])]
+    wanted = [(facts.cxx, "cxx"), *([(facts.c, "c")] if facts.is_gpu_build else [])]
     for compiler, which in wanted:
         if compiler.error:
             message = f"{compiler.path} does not compile: {compiler.error}"
@@ -193,7 +191,7 @@ def user_without_name(facts: CompileFacts, needs: Requirements) -> Iterator[Find
 
 
 @check("CMP010", "triton-mismatch", tags={"compile"})
-def triton_mismatch(facts: CompileFacts, torch: TorchFacts, needs: Requirements) -> Iterator[Finding]:
+def triton_mismatch(facts: CompileFacts, needs: Requirements) -> Iterator[Finding]:
     """triton is missing, or is not the version that this torch asks for.
 
     What it checks:
@@ -208,13 +206,13 @@ def triton_mismatch(facts: CompileFacts, torch: TorchFacts, needs: Requirements)
     References:
         https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html
     """
-    if not facts.triton_required or (torch.cuda is None and torch.hip is None):
+    if not facts.triton_required or not facts.is_gpu_build:
         return
     package = f"triton{facts.triton_required}"
     if facts.triton is None:
-        message = f"triton is not installed; torch {torch.version} asks for {package}"
+        message = f"triton is not installed; torch {facts.torch_version} asks for {package}"
     elif not facts.triton_matches:
-        message = f"triton is {facts.triton}; torch {torch.version} asks for {package}"
+        message = f"triton is {facts.triton}; torch {facts.torch_version} asks for {package}"
     else:
         return
     yield Finding(
@@ -226,7 +224,7 @@ def triton_mismatch(facts: CompileFacts, torch: TorchFacts, needs: Requirements)
 
 
 @check("CMP011", "libcuda-not-linkable", tags={"compile", "container"})
-def libcuda_not_linkable(facts: CompileFacts, torch: TorchFacts, needs: Requirements) -> Iterator[Finding]:
+def libcuda_not_linkable(facts: CompileFacts, needs: Requirements) -> Iterator[Finding]:
     """There is a GPU, but triton does not find libcuda.so.1 to link against.
 
     What it checks:
@@ -242,7 +240,7 @@ def libcuda_not_linkable(facts: CompileFacts, torch: TorchFacts, needs: Requirem
     References:
         https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html
     """
-    if not facts.has_driver or torch.cuda is None or facts.libcuda:
+    if not facts.has_driver or facts.cuda is None or facts.libcuda:
         return
     where = facts.libcuda_elsewhere
     tail = f"; it is in {where[0]}" if where else ""

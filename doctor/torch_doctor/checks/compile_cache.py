@@ -8,14 +8,12 @@ from shlex import quote
 from torch_doctor.checks.compile import severity
 from torch_doctor.facts.compile import CacheFolder, CompileFacts
 from torch_doctor.facts.requirements import Requirements
-from torch_doctor.facts.torch import TorchFacts
 from torch_doctor.model import Finding, Remediation, Severity
 from torch_doctor.registry import check
 
 
-def _used(facts: CompileFacts, torch: TorchFacts) -> Iterator[CacheFolder]:
-    gpu = torch.cuda is not None or torch.hip is not None
-    return (cache for cache in facts.caches if cache.name == "inductor" or gpu)
+def _used(facts: CompileFacts) -> Iterator[CacheFolder]:
+    return (cache for cache in facts.caches if cache.name == "inductor" or facts.is_gpu_build)
 
 
 def _variable(cache: CacheFolder) -> str:
@@ -46,7 +44,7 @@ def _evidence(cache: CacheFolder) -> dict[str, object]:
 
 
 @check("CMP004", "compile-cache-unwritable", tags={"compile", "container"})
-def compile_cache_unwritable(facts: CompileFacts, torch: TorchFacts, needs: Requirements) -> Iterator[Finding]:
+def compile_cache_unwritable(facts: CompileFacts, needs: Requirements) -> Iterator[Finding]:
     """The folder that compiled kernels go to cannot be written.
 
     What it checks:
@@ -62,7 +60,7 @@ def compile_cache_unwritable(facts: CompileFacts, torch: TorchFacts, needs: Requ
     References:
         https://docs.pytorch.org/tutorials/recipes/torch_compile_caching_configuration_tutorial.html
     """
-    for cache in _used(facts, torch):
+    for cache in _used(facts):
         error = cache.place.error
         if not error or error == "TIMEOUT":
             continue
@@ -73,7 +71,7 @@ def compile_cache_unwritable(facts: CompileFacts, torch: TorchFacts, needs: Requ
 
 
 @check("CMP005", "compile-cache-noexec", tags={"compile", "container"})
-def compile_cache_noexec(facts: CompileFacts, torch: TorchFacts, needs: Requirements) -> Iterator[Finding]:
+def compile_cache_noexec(facts: CompileFacts, needs: Requirements) -> Iterator[Finding]:
     """The folder that compiled kernels go to is mounted noexec.
 
     What it checks:
@@ -87,7 +85,7 @@ def compile_cache_noexec(facts: CompileFacts, torch: TorchFacts, needs: Requirem
     References:
         https://docs.docker.com/engine/storage/tmpfs/
     """
-    for cache in _used(facts, torch):
+    for cache in _used(facts):
         if cache.place.error or cache.place.executable is not False:
             continue
         mount = cache.place.mount_point or cache.place.nearest
@@ -103,7 +101,7 @@ def compile_cache_noexec(facts: CompileFacts, torch: TorchFacts, needs: Requirem
 
 
 @check("CMP006", "compile-cache-on-network", tags={"compile"})
-def compile_cache_on_network(facts: CompileFacts, torch: TorchFacts, needs: Requirements) -> Iterator[Finding]:
+def compile_cache_on_network(facts: CompileFacts, needs: Requirements) -> Iterator[Finding]:
     """The folder that compiled kernels go to is on a network file system.
 
     What it checks:
@@ -118,7 +116,7 @@ def compile_cache_on_network(facts: CompileFacts, torch: TorchFacts, needs: Requ
     References:
         https://docs.pytorch.org/tutorials/recipes/torch_compile_caching_configuration_tutorial.html
     """
-    for cache in _used(facts, torch):
+    for cache in _used(facts):
         if not cache.place.is_network:
             continue
         level = min(severity(needs), Severity.WARNING, key=lambda s: s.rank)
@@ -128,7 +126,7 @@ def compile_cache_on_network(facts: CompileFacts, torch: TorchFacts, needs: Requ
 
 
 @check("CMP007", "compile-cache-foreign", tags={"compile"})
-def compile_cache_foreign(facts: CompileFacts, torch: TorchFacts, needs: Requirements) -> Iterator[Finding]:
+def compile_cache_foreign(facts: CompileFacts, needs: Requirements) -> Iterator[Finding]:
     """The cache of compiled kernels, or a part of it, belongs to someone else.
 
     What it checks:
@@ -144,7 +142,7 @@ def compile_cache_foreign(facts: CompileFacts, torch: TorchFacts, needs: Require
     References:
         https://docs.pytorch.org/tutorials/recipes/torch_compile_caching_configuration_tutorial.html
     """
-    for cache in _used(facts, torch):
+    for cache in _used(facts):
         place = cache.place
         foreign = place.exists and not place.error and place.owner_uid not in (facts.uid, 0) and facts.uid != 0
         owner = place.owner_uid if foreign else cache.foreign_uid
@@ -159,7 +157,7 @@ def compile_cache_foreign(facts: CompileFacts, torch: TorchFacts, needs: Require
 
 
 @check("CMP008", "compile-cache-stale", tags={"compile"})
-def compile_cache_stale(facts: CompileFacts, torch: TorchFacts) -> Iterator[Finding]:
+def compile_cache_stale(facts: CompileFacts) -> Iterator[Finding]:
     """The cache of compiled kernels was made by another torch, triton or driver.
 
     What it checks:
@@ -175,7 +173,7 @@ def compile_cache_stale(facts: CompileFacts, torch: TorchFacts) -> Iterator[Find
     References:
         https://docs.pytorch.org/tutorials/recipes/torch_compile_caching_configuration_tutorial.html
     """
-    for cache in _used(facts, torch):
+    for cache in _used(facts):
         if cache.made_by:
             message = f"{cache.name}'s cache {cache.place.path} holds kernels of {', '.join(cache.made_by)}"
             remedy = Remediation("Remove it; it is built anew", (f"rm -rf {quote(cache.place.path)}",))

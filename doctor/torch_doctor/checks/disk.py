@@ -175,6 +175,34 @@ def tmp_on_network_file_system(fs: FsFacts) -> Iterator[Finding]:
             )
 
 
+@check("FS015", "files-on-desktop-share", tags={"container"})
+def files_on_desktop_share(fs: FsFacts) -> Iterator[Finding]:
+    """The working folder, or the data, is a folder of another operating system, served file by file.
+
+    What it checks:
+        The file system of the working folder and of the script's data: 9p (WSL's /mnt/c), virtiofs or the ones of
+        desktop engines, where not the whole root is served so.
+    Why it matters:
+        Opening a file takes milliseconds there: a data set of small files starves the GPU, imports take minutes.
+    Example:
+        cd /mnt/c/Users/me/project && python train.py
+    Fix:
+        Copy code and data onto the Linux side: a named volume, or the home of the WSL distribution.
+    References:
+        https://learn.microsoft.com/windows/wsl/filesystems
+    """
+    for places in _by_file_system(fs.of("workspace", "data")):
+        first = places[0]
+        if first.kind in DESKTOP_KINDS and first.mount_point != "/" and not first.error:
+            command = "docker run --mount type=volume,source=work,target=/workspace ..." if fs.in_container else ""
+            yield Finding(
+                Severity.NOTE,
+                f"{labels(places)} comes through {first.kind} (mounted at {first.mount_point}): slow for many files",
+                Remediation("Copy it onto a Linux file system", tuple(filter(None, (command,)))),
+                evidence=_evidence(places),
+            )
+
+
 @check("FS011", "file-size-limited")
 def file_size_limited(fs: FsFacts) -> Iterator[Finding]:
     """Files of this process cannot grow beyond a limit.

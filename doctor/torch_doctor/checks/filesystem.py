@@ -287,7 +287,8 @@ def files_owned_by_root(fs: FsFacts) -> Iterator[Finding]:
     """The container's root writes into a folder of another user.
 
     What it checks:
-        In a container, uid 0 with a working folder that is mounted from outside and belongs to somebody else.
+        In a container, uid 0 with a working folder, or one for checkpoints, that is mounted from outside and
+        belongs to somebody else.
     Why it matters:
         Checkpoints and logs then belong to root on the host: their owner cannot remove or overwrite them.
     Example:
@@ -297,9 +298,11 @@ def files_owned_by_root(fs: FsFacts) -> Iterator[Finding]:
     References:
         https://docs.docker.com/reference/cli/docker/container/run/#user
     """
-    for place in fs.of("workspace"):
-        foreign = place.is_mounted and place.exists and place.owner_uid not in (0, OVERFLOW_UID)
+    told: set[str] = set()
+    for place in fs.of("workspace", "checkpoints"):
+        foreign = place.is_mounted and place.mount_point not in told and place.owner_uid not in (0, OVERFLOW_UID)
         if fs.uid == 0 and fs.in_container and foreign and not place.error:
+            told.add(place.mount_point)
             yield Finding(
                 Severity.NOTE,
                 f"files written to {place.path} will belong to root; the folder belongs to uid {place.owner_uid}",

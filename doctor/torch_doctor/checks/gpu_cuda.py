@@ -115,7 +115,7 @@ def driver_too_old(gpu: GpuFacts, torch: GpuTorchFacts) -> Iterator[Finding]:
     floor = DRIVER_FLOORS.get(build[0]) if build else None
     if floor is None or not gpu.driver_version or numbers(gpu.driver_version) >= numbers(floor):
         return
-    if torch.libcuda_version is not None and torch.libcuda_version >= build[:2]:
+    if _forward_compatible(torch.libcuda_version, build, gpu.driver_version):
         return
     yield Finding(
         Severity.ERROR,
@@ -123,6 +123,15 @@ def driver_too_old(gpu: GpuFacts, torch: GpuTorchFacts) -> Iterator[Finding]:
         Remediation(_older_build(gpu, build[0]), _driver_commands(gpu, torch)),
         evidence={"driver": gpu.driver_version, "floor": floor, "torch": torch.version, "cuda": torch.cuda},
     )
+
+
+def _forward_compatible(libcuda: tuple[int, int] | None, build: tuple[int, ...], driver: str) -> bool:
+    """Whether the libcuda in use is a newer driver's (cuda-compat), and runs the build."""
+    if libcuda is None:
+        return False
+    branch = numbers(driver)[:1]
+    own = max((major for major, floor in DRIVER_FLOORS.items() if branch >= numbers(floor)[:1]), default=0)
+    return libcuda >= build[:2] or (libcuda[0] >= build[0] and libcuda[0] > own)
 
 
 def _older_build(gpu: GpuFacts, major: int) -> str:
@@ -211,13 +220,12 @@ def compat_shadows_driver(cuda: CudaDriverFacts, gpu: GpuFacts) -> Iterator[Find
     """
     if "/compat" not in cuda.library and "/cuda-compat" not in cuda.library:
         return
-    helps = gpu.cuda_version and cuda.driver_version and cuda.driver_version > gpu.cuda_version
-    if helps and cuda.init_code == 0:
+    if cuda.init_code == 0 and _newer_than_driver(cuda, gpu):
         return
-    ours, theirs = _dotted(cuda.driver_version), _dotted(gpu.cuda_version)
+    version = f" (CUDA {cuda.driver_version[0]}.{cuda.driver_version[1]})" if cuda.driver_version else ""
     yield Finding(
         Severity.WARNING if cuda.init_code == 0 else Severity.ERROR,
-        f"{cuda.library} (CUDA {ours}) is loaded in place of the driver's own libcuda (CUDA {theirs})",
+        f"{cuda.library}{version} is loaded in place of the own libcuda of driver {gpu.driver_version}",
         Remediation(
             "Use the driver's own libcuda: take the compat folder off the loader's path",
             (
@@ -230,8 +238,12 @@ def compat_shadows_driver(cuda: CudaDriverFacts, gpu: GpuFacts) -> Iterator[Find
     )
 
 
-def _dotted(version: tuple[int, int] | None) -> str:
-    return f"{version[0]}.{version[1]}" if version else "unknown"
+def _newer_than_driver(cuda: CudaDriverFacts, gpu: GpuFacts) -> bool:
+    """Whether forward compatibility is at work. NVML's CUDA version tells little: it is the loaded libcuda's."""
+    version = numbers(cuda.library.rpartition(".so.")[2])  # libcuda.so.550.54.15
+    if len(version) > 1:
+        return version > numbers(gpu.driver_version)
+    return bool(cuda.driver_version and gpu.cuda_version and cuda.driver_version > gpu.cuda_version)
 
 
 @check("GPU023", "libcuda-not-passed-to-container")

@@ -291,6 +291,7 @@ def gpu_node_permission(nvml: NvmlStatusFacts) -> Iterator[Finding]:
                 'docker run --gpus all --group-add "$(stat -c %g /dev/nvidiactl)" ...',
                 "# compose: group_add: [video]",
                 "# Kubernetes: securityContext: {supplementalGroups: [GID]}",
+                "podman run --device nvidia.com/gpu=all --security-opt=label=disable ...    # under SELinux",
                 'sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"',
             ),
         ),

@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from torch_doctor.facts.cpu import CpuFacts
 from torch_doctor.facts.requirements import DEFAULT_PREFETCH, Requirements
 from torch_doctor.facts.shm import ShmFacts
-from torch_doctor.facts.workers import FILES_CAUSE, PROCESSES_CAUSE, SHM_CAUSE, LimitFacts, WorkerFacts
+from torch_doctor.facts.workers import (
+    FILES_CAUSE,
+    PROCESSES_CAUSE,
+    SHM_CAUSE,
+    TEMP_CAUSE,
+    LimitFacts,
+    WorkerFacts,
+)
 from torch_doctor.model import Finding, Remediation, Severity, counted
 from torch_doctor.registry import check
 
@@ -49,31 +56,39 @@ def workers_fail(workers: WorkerFacts, limits: LimitFacts, shm: ShmFacts, needs:
         https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods
     """
     working = [name for name, result in workers.methods.items() if result.ok]
+    failed: dict[str, list[str]] = {}
     for method, result in workers.methods.items():
-        if result.ok or _named_elsewhere(result.cause, limits, shm, needs):
-            continue
-        asked = method in workers.wanted or (not workers.wanted and method == workers.default)
-        yield Finding(
-            Severity.ERROR if asked else Severity.WARNING,
-            f"DataLoader workers fail under {method}: {result.error}",
-            _remedy(result.cause, working),
-            {
-                "start_method": method,
-                "error": result.error,
-                "seconds": result.seconds,
-                "traceback_tail": list(result.traceback_tail),
-                "working_start_methods": working,
-            },
-        )
+        if not result.ok:
+            failed.setdefault(result.error, []).append(method)
+    for error, methods in failed.items():
+        result = workers.methods[methods[0]]
+        asked = bool(set(methods) & (workers.wanted or {workers.default}))
+        level, remedy = (Severity.ERROR if asked else Severity.WARNING), _remedy(result.cause, working)
+        if elsewhere := _named_by(result.cause, limits, shm, needs):
+            # the check of the limit itself is the finding; this is what comes of it
+            level, remedy = Severity.NOTE, Remediation(f"Mend the cause first: {elsewhere}")
+        evidence = {
+            "start_methods": methods,
+            "error": error,
+            "cause": result.cause,
+            "seconds": result.seconds,
+            "traceback_tail": list(result.traceback_tail),
+            "working_start_methods": working,
+        }
+        yield Finding(level, f"DataLoader workers fail under {', '.join(methods)}: {error}", remedy, evidence)
 
 
-def _named_elsewhere(cause: str, limits: LimitFacts, shm: ShmFacts, needs: Requirements) -> bool:
-    """True where the check of the limit itself names the fault."""
-    if cause == FILES_CAUSE:
-        return _files_short(limits, needs)
-    if cause == PROCESSES_CAUSE:
-        return _task_room(limits) is not None
-    return cause == SHM_CAUSE and (bool(shm.error) or shm.size_bytes < shm.needed_bytes)
+def _named_by(cause: str, limits: LimitFacts, shm: ShmFacts, needs: Requirements) -> str:
+    """The check that names the fault that a failure came of; empty where none does."""
+    if cause == TEMP_CAUSE:
+        return "a temporary folder that can be written (FS)"
+    if cause == FILES_CAUSE and _files_short(limits, needs):
+        return "WRK002"
+    if cause == PROCESSES_CAUSE and _task_room(limits) is not None:
+        return "WRK004"
+    if cause == SHM_CAUSE and shm.error:
+        return "SHM004"
+    return "SHM001" if cause == SHM_CAUSE and shm.size_bytes < shm.needed_bytes else ""
 
 
 def _remedy(cause: str, working: list[str]) -> Remediation:

@@ -15,6 +15,8 @@ from torch_doctor.model import Finding, Location, Remediation, Severity
 #: a fault that ends a run; a fault that degrades it while it goes on; a text that leaves several causes open;
 #: a text that only repeats what another one says
 FATAL, DEGRADED, VAGUE, ECHO = "fatal", "degraded", "vague", "echo"
+#: a warning in the log that is worth a word, and never ends a run
+HINT = "hint"
 #: something failed, and no signature knows it
 UNKNOWN = "unknown"
 
@@ -60,6 +62,10 @@ class Seen:
         """True where the run holds the pattern."""
         return self.log.search(pattern)
 
+    def find(self, pattern: str) -> re.Match[str] | None:
+        """The first place of the pattern in the run."""
+        return _compiled(pattern).search(self.log.text)
+
     def near(self, pattern: str, before: int = 30, after: int = 30) -> re.Match[str] | None:
         """The pattern within so many kept lines of the match."""
         first = max(0, self.index - before)
@@ -85,9 +91,10 @@ class Cause:
         id: 2xx with the subject's prefix. name: the fault in kebab-case.
         summary: one line; the first of the documentation.
         why: what happens, and why the text misleads.
-        message: one line of what was found; ``{name}`` is a group of the signature.
+        message: one line of what was found; ``{name}`` is a group of the signature, and
+            ``[[...{name}...]]`` goes where the signature has no such group.
         remedy: what mends it; commands hold ``{name}`` too.
-        kind: FATAL, DEGRADED, VAGUE or ECHO.
+        kind: FATAL, DEGRADED, VAGUE, ECHO or HINT.
         explains: IDs (or prefixes of them) that are consequences where this one is found.
         likelier: IDs that come before this one where both are found, whatever the order in the log.
         decide: the one command that tells it from the other causes of the same text.
@@ -166,7 +173,10 @@ def _finding(cause: Cause, seen: Seen) -> Finding | None:
     if verdict is None:
         return None
     line = seen.log.lines[seen.index]
-    evidence: dict[str, Any] = {"line": line.number, "text": [x.text for x in seen.log.lines[seen.index : seen.end + 1]][:8]}
+    evidence: dict[str, Any] = {
+        "line": line.number,
+        "text": [x.text for x in seen.log.lines[seen.index : seen.end + 1]][:8],
+    }
     if line.rank is not None:
         evidence["rank"] = line.rank
     if line.source:
@@ -175,20 +185,33 @@ def _finding(cause: Cause, seen: Seen) -> Finding | None:
     if cause.decide:
         evidence["decide_with"] = _filled(cause.decide, words)
     return Finding(
-        Severity.ERROR, verdict.message, verdict.remedy, evidence | {"kind": verdict.kind}, Location(seen.log.path, line.number)
+        Severity.ERROR,
+        verdict.message,
+        verdict.remedy,
+        evidence | {"kind": verdict.kind},
+        Location(seen.log.path, line.number),
     )
 
 
 def _filled(text: str, words: Mapping[str, str]) -> str:
-    # only {word} is filled: remedies hold braces of shells and Python
-    return re.sub(r"\{([a-z_]+)\}", lambda m: words[m[1]], text) if "{" in text else text
+    # only {word} is filled: remedies hold braces of shells and Python. [[...{word}...]] goes where the word is unknown
+    if "{" not in text:
+        return text
+    text = re.sub(r"\[\[(.*?)\]\]", lambda m: m[1] if _known(m[1], words) else "", text)
+    return re.sub(r"\{([a-z_]+)\}", lambda m: words[m[1]].strip(), text)
+
+
+def _known(text: str, words: Mapping[str, str]) -> bool:
+    return all(name in words and words[name].strip() for name in re.findall(r"\{([a-z_]+)\}", text))
 
 
 def _doc(cause: Cause) -> str:
     samples = "\n".join(f"    {line}" for s in cause.signatures[:3] for line in s.sample.splitlines()[:3])
     commands = "".join(f"\n    {c}" for c in cause.remedy.commands)
     sources = sorted({s.source for s in cause.signatures if s.source})
-    references = "\n".join(f"    {r}" for r in filter(None, [cause.references, *sources])) or "    the library's own text"
+    references = (
+        "\n".join(f"    {r}" for r in filter(None, [cause.references, *sources])) or "    the library's own text"
+    )
     wordings = f"The log of a run, for {len(cause.signatures)} wording(s) of this fault."
     return (
         f"{cause.summary}\n\nWhat it checks:\n    {wordings}\nWhy it matters:\n    {cause.why}\n"
@@ -198,4 +221,6 @@ def _doc(cause: Cause) -> str:
 
 def with_message(verdict: Verdict, message: str, remedy: Remediation | None = None, **evidence: Any) -> Verdict:
     """The verdict with other words, and more evidence."""
-    return replace(verdict, message=message, remedy=remedy or verdict.remedy, evidence={**verdict.evidence, **evidence})
+    return replace(
+        verdict, message=message, remedy=remedy or verdict.remedy, evidence={**verdict.evidence, **evidence}
+    )

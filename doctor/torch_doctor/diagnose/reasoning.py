@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torch_doctor.diagnose.cause import CAUSES, DEGRADED, ECHO, FATAL, UNKNOWN, VAGUE
+from torch_doctor.diagnose.cause import CAUSES, DEGRADED, ECHO, FATAL, HINT, UNKNOWN, VAGUE
 from torch_doctor.diagnose.runs import completed, failures, progress
 from torch_doctor.facts.log import LogFacts
 from torch_doctor.model import CheckResult, Finding, Outcome, Severity
 
-_ORDER = {FATAL: 0, VAGUE: 1, DEGRADED: 2, ECHO: 3, UNKNOWN: 4}
+_ORDER = {FATAL: 0, VAGUE: 1, DEGRADED: 2, ECHO: 3, UNKNOWN: 4, HINT: 5}
 #: torchrun names the rank that failed first
 _FIRST_FAILED = re.compile(r"Root Cause \(first observed failure\):(?:.*\n){1,6}?\s*rank\s*:\s*(\d+)")
 
@@ -35,7 +35,7 @@ def arrange(results: Sequence[CheckResult], log: LogFacts) -> tuple[CheckResult,
     """The results with one root cause; the rest are consequences, alternatives, or gone where the run recovered."""
     found = [_Candidate(r.check.id, f) for r in results for f in r.findings]
     alive = [c for c in found if not _recovered(c, log)]
-    if any(c.kind != UNKNOWN for c in alive):
+    if any(c.kind not in (UNKNOWN, HINT) for c in alive):
         alive = [c for c in alive if c.kind != UNKNOWN]
     if not alive:
         return tuple(_with(r, {}) for r in results)
@@ -73,24 +73,31 @@ def _first_failed_rank(log: LogFacts) -> int | None:
     return int(match[1]) if match else None
 
 
+#: progress lines after an error from which it was caught, with and without a failure later
+CAUGHT_FOR_SURE, CAUGHT = 6, 2
+
+
 def _recovered(candidate: _Candidate, log: LogFacts) -> bool:
-    """True where training went on after the text and nothing failed later: it was caught, or it was no failure."""
-    if candidate.kind == DEGRADED:
+    """True where training went on after the text: it was caught, or it was no failure."""
+    if candidate.kind in (DEGRADED, HINT):
         return False
     index = next((i for i, line in enumerate(log.lines) if line.number >= candidate.line), 0)
     if (end := completed(log)) is not None and end > index:
         return True
     later = [i for i in progress(log) if i > index]
-    if len(later) < 2:
+    failed = [i for i in failures(log) if i > index + 1]
+    if len(later) < CAUGHT:
         return False
-    return not any(i > later[1] for i in failures(log))
+    if not any(i > later[CAUGHT - 1] for i in failed):
+        return True
+    return sum(1 for i in later if i < failed[-1]) >= CAUGHT_FOR_SURE
 
 
 def _placed(c: _Candidate, root: _Candidate, log: LogFacts) -> Finding:
     evidence = {k: v for k, v in c.finding.evidence.items() if k != "kind"}
     finding = replace(c.finding, evidence=evidence)
-    if c.kind == UNKNOWN:
-        return finding
+    if c.kind in (UNKNOWN, HINT):
+        return replace(finding, severity=Severity.NOTE, role="" if root.kind in (UNKNOWN, HINT) else "consequence")
     if c.id == root.id:
         soft = c.kind == DEGRADED and completed(log) is not None
         return replace(finding, severity=Severity.WARNING if soft else Severity.ERROR)

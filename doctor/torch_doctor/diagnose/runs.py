@@ -8,24 +8,30 @@ from dataclasses import dataclass
 from torch_doctor.facts.log import LogFacts
 
 _STEP = re.compile(
-    r"\b(?:ep(?:och)?|step|iter(?:ation)?|it|global_step)s?\b\W{0,3}\[?\s*(?P<n>\d+)|\b(?P<pct>\d{1,3})%\|", re.IGNORECASE
+    r"\b(?:ep(?:och)?|step|iter(?:ation)?|it|global_step)s?\b\W{0,3}\[?\s*(?P<n>\d+)|\b(?P<pct>\d{1,3})%\|",
+    re.IGNORECASE,
 )
 _PROGRESS = re.compile(
-    r"\b(?:step|iter(?:ation)?|it|epoch|ep|batch)s?\b\W{0,3}\[?\s*\d+.*\b(?:loss|acc\w*|lr|img/s|it/s|tok\w*/s|perplexity|ppl|grad_norm|s/it|examples/s)\b"
+    r"\b(?:step|iter(?:ation)?|it|epoch|ep|batch)s?\b\W{0,3}\[?\s*\d+.*\b(?:loss|acc\w*|lr|img/s|it/s|tok\w*/s"
+    r"|perplexity|ppl|grad_norm|s/it|examples/s)\b"
     r"|\bloss\b\W{0,3}\d[\d.]*(?:e-?\d+)?\b.*|\d+%\|.*\d+/\d+ \[",
     re.IGNORECASE,
 )
 _DONE = re.compile(
-    r"\b(?:training|run|job|fit|epochs?|all epochs|finetuning|fine-tuning)\b.{0,30}\b(?:complete[d]?|finished|done|succeeded|ended successfully)\b"
+    r"\b(?:training|run|job|fit|epochs?|all "
+    r"epochs|finetuning|fine-tuning)\b.{0,30}\b(?:complete[d]?|finished|done|succeeded|ended successfully)\b"
     r"|\b(?:finished|completed|done) (?:training|run|all|fit|epoch|in \d|successfully)"
     r"|^(?:done|finished|all done|success|complete)\b[.! ]*(?:in \d[\d.]* ?s?)?$"
-    r"|\bexited with (?:code|status) 0\b|\bexit(?:ed)?(?: code| status)?[ :=]+0\b|`?Trainer\.fit`? stopped: `?max_(?:epochs|steps)"
-    r"|\btrain_runtime\b|\bfinal (?:model|checkpoint|weights|loss|accuracy|test|val)\b|\bbest (?:val|acc|model)\w*.{0,40}\d",
+    r"|\bexited with (?:code|status) 0\b|\bexit(?:ed)?(?: code| status)?[ :=]+0\b|`?Trainer\.fit`? stopped: "
+    r"`?max_(?:epochs|steps)"
+    r"|\btrain_runtime\b|\bfinal (?:model|checkpoint|weights|loss|accuracy|test|val)\b|\bbest "
+    r"(?:val|acc|model)\w*.{0,40}\d",
     re.IGNORECASE,
 )
 _FAILED = re.compile(
     r"^Traceback \(most recent call last\)|^\w[\w.]*(?:Error|Exception|Interrupt|Exit)\b(?::|$)|ChildFailedError"
-    r"|\b(?:exited with|exit) (?:code|status):?\s*(?!0\b)-?\d+|^(?:Killed|Terminated|Aborted|Bus error|Segmentation fault)\b"
+    r"|\b(?:exited with|exit) (?:code|status):?\s*(?!0\b)-?\d+|^(?:Killed|Terminated|Aborted|Bus "
+    r"error|Segmentation fault)\b"
     r"|core dumped|death signal|oom-kill|Watchdog caught|is killed by signal|exited unexpectedly|^Fatal Python error"
 )
 
@@ -88,9 +94,9 @@ def _step(text: str) -> int | None:
 def _tells(part: LogFacts) -> bool:
     if len(part.lines) < 2:
         return False
-    return any(_FAILED.search(x.text) or _PROGRESS.search(x.text) or _DONE.search(x.text) for x in part.lines) or bool(
-        part.alarms
-    )
+    return any(
+        _FAILED.search(x.text) or _PROGRESS.search(x.text) or _DONE.search(x.text) for x in part.lines
+    ) or bool(part.alarms)
 
 
 def failures(log: LogFacts) -> list[int]:
@@ -104,7 +110,7 @@ def progress(log: LogFacts) -> list[int]:
 
 
 def completed(log: LogFacts) -> int | None:
-    """The index of the line that says that the run came to its proper end; None without one, or with a failure after."""
+    """The index of the line that says that the run ended properly; None without one, or with a failure after it."""
     done = [i for i, line in enumerate(log.lines) if _DONE.search(line.text)]
     if not done:
         return None

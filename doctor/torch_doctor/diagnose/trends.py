@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from torch_doctor.facts.log import LogFacts
@@ -29,5 +30,5 @@ def rising(log: LogFacts, last: int, pattern: str, least: int = 4, by: float = 1
     values = series(log, last, pattern)
     if len(values) < least or values[0] <= 0 or values[-1] < values[0] * by:
         return None
-    ups = sum(1 for a, b in zip(values, values[1:], strict=False) if b > a)
+    ups = sum(1 for a, b in itertools.pairwise(values) if b > a)
     return (values[0], values[-1]) if ups >= 0.8 * (len(values) - 1) else None

@@ -113,6 +113,13 @@ class Index:
             return name
         return f"{target}.{rest}" if rest else target
 
+    def release(self) -> None:
+        """Break the cycles between scopes, so that memory is freed without the collector. The index is of no use after."""
+        for scope in list(self.module.walk()):
+            scope.parent = None
+            scope.children.clear()
+            scope.bindings.clear()
+
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """The parents of a node, the nearest first, through scopes up to the module."""
         parent = self.parent

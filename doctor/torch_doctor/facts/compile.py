@@ -52,6 +52,8 @@ class CompileFacts:
         python: the interpreter; ``python_version`` is ``3.11``.
         include: its header folder, as sysconfig gives it; ``has_headers`` is whether Python.h is there.
         caches: inductor's and triton's.
+        torch_version: as torch's version file says; empty without torch.
+        cuda: CUDA version of the build; None for one without. ``hip``: the same for ROCm.
         user_error: why getpass.getuser() fails; empty where it gives a name.
         triton: the installed version; None without one.
         triton_required: what torch's metadata asks for, ``==3.5.0``; empty where it asks for none.
@@ -75,6 +77,8 @@ class CompileFacts:
     caches: tuple[CacheFolder, ...] = ()
     user_error: str = ""
     torch_version: str = ""
+    cuda: str | None = None
+    hip: str | None = None
     triton: str | None = None
     triton_required: str = ""
     triton_matches: bool = True
@@ -86,6 +90,11 @@ class CompileFacts:
     is_root: bool = False
     uid: int = 0
     manager: str = ""
+
+    @property
+    def is_gpu_build(self) -> bool:
+        """True where torch compiles for a GPU, which takes triton and a C compiler."""
+        return self.cuda is not None or self.hip is not None
 
     @property
     def torch_release(self) -> tuple[int, ...]:

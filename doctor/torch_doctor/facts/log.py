@@ -71,9 +71,7 @@ class LogFacts:
         alarms = frozenset(i - first for i in self.alarms if first <= i < stop)
         earlier = self.part(0, first) if first else None
         cut = self.cut and last is None
-        return LogFacts(
-            self.path, self.size_bytes, self.lines_total, self.lines[first:stop], alarms, cut, earlier
-        )
+        return LogFacts(self.path, self.size_bytes, self.lines_total, self.lines[first:stop], alarms, cut, earlier)
 
     @cached_property
     def text(self) -> str:

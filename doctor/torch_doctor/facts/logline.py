@@ -84,5 +84,7 @@ def _record(text: str) -> list[str]:
     if not isinstance(value, dict):
         return []
     found = [str(value[key]) for key in _MESSAGE_KEYS if isinstance(value.get(key), str)]
-    found += [str(value[key]) for key in _TRACE_KEYS if isinstance(value.get(key), str) and str(value[key]) not in found]
+    found += [
+        str(value[key]) for key in _TRACE_KEYS if isinstance(value.get(key), str) and str(value[key]) not in found
+    ]
     return found

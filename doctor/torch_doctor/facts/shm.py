@@ -60,9 +60,11 @@ class ShmFacts:
 
     @property
     def fallback_covers(self) -> bool:
-        """True where the fallback is active, and memory is enough for what the workers put into it."""
+        """True where the fallback is active, and memory is enough for what this run's workers put into it."""
         limit = self.memory_limit_bytes
-        return self.fallback == ACTIVE and (limit is None or self.needed_bytes <= limit)
+        # without a script the need is a rule of thumb, which is no reason to call memory too small
+        enough = limit is None or not self.needed_for or self.needed_bytes <= limit
+        return self.fallback == ACTIVE and enough
 
     @property
     def leftover_bytes(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 #: kinds of cause that a failure of workers has; another check names each
-SHM_CAUSE, FILES_CAUSE, PROCESSES_CAUSE = "shm", "files", "processes"
+SHM_CAUSE, FILES_CAUSE, PROCESSES_CAUSE, TEMP_CAUSE = "shm", "files", "processes", "temp"
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class MethodResult:
         ok: every row came, and was right.
         seconds: wall clock.
         error: type and text in one line; empty where it worked.
-        cause: SHM_CAUSE, FILES_CAUSE, PROCESSES_CAUSE, or empty for any other.
+        cause: SHM_CAUSE, FILES_CAUSE, PROCESSES_CAUSE, TEMP_CAUSE, or empty for any other.
         traceback_tail: the last lines.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 
 from torch_doctor.facts.code_index import Scope, dotted
 from torch_doctor.facts.script import Script
@@ -51,6 +52,7 @@ def _kind(script: Script, node: ast.AST, scope: Scope) -> str:
     return by_name(dotted(node)) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else ""
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def by_name(name: str) -> str:
     """What a name says, for want of better."""
     if not name or name.startswith("?"):
@@ -107,6 +109,7 @@ def _of_item(origin: Origin) -> str:
     return ""
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def of_class(name: str) -> str:
     """The kind of an instance of a class, or of what a torch function returns, by its qualified name."""
     short = name.rsplit(".", 1)[-1]

@@ -13,6 +13,7 @@ from torch_doctor.facts.script import Script
 from torch_doctor.model import Check, Finding, Suppression
 
 _NOQA = re.compile(r"#\s*noqa(?P<colon>:\s*(?P<codes>[A-Za-z]+[0-9]+(?:[,\s]+[A-Za-z]+[0-9]+)*))?", re.IGNORECASE)
+_OUR_ID = re.compile(r"[a-z]{2,4}1\d\d")
 _OWN = re.compile(r"#\s*torch-doctor:\s*ignore(?P<file>-file)?(?:\[(?P<codes>[^\]]*)\])?(?P<reason>.*)", re.IGNORECASE)
 
 
@@ -37,6 +38,8 @@ def comments(script: Script) -> list[Comment]:
     if "noqa" not in script.text.lower() and "torch-doctor:" not in script.text.lower():
         return []
     found: list[Comment] = []
+    if not any("#" in line and _mentions(line) for line in script.lines):
+        return []
     try:
         for token in tokenize.generate_tokens(io.StringIO(script.text).readline):
             if token.type == tokenize.COMMENT:
@@ -46,6 +49,12 @@ def comments(script: Script) -> list[Comment]:
     except (tokenize.TokenError, IndentationError, SyntaxError):
         return found
     return found
+
+
+def _mentions(line: str) -> bool:
+    """Whether a line may hold a suppression of ours: a cheap look before the tokens are made."""
+    low = line.lower()
+    return ("noqa" in low or "torch-doctor:" in low) and parse(line, 0) is not None
 
 
 def parse(text: str, line: int) -> Comment | None:
@@ -61,7 +70,8 @@ def parse(text: str, line: int) -> Comment | None:
     if not noqa["colon"] and rest.lstrip().startswith(":"):
         return None  # ``# noqa: something`` that is no list of codes
     codes = frozenset(c.lower() for c in re.split(r"[,\s]+", noqa["codes"] or "") if c)
-    return Comment(line, codes)
+    ours = frozenset(c for c in codes if _OUR_ID.fullmatch(c))
+    return Comment(line, ours) if ours or not codes else None
 
 
 def apply(script: Script, found: list[tuple[Check, Finding]], notes: list[Comment]) -> list[tuple[Check, Finding]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 MODULE = re.compile(
     r"(?:.*_)?(?:model|net|network|module|generator|discriminator|encoder|decoder|backbone|teacher|student|critic|"
-    r"actor|policy|gen|disc|classifier|detector|ema|transformer|head|qnet|unet|resnet|vgg|gan|vae|autoencoder)"
+    r"actor|policy|gen|disc|classifier|detector|ema|transformer|head|qnet|dqn|unet|resnet|vgg|gan|vae|autoencoder|rnn|lstm|gru|mlp|cnn|vit|bert|"
+    r"gpt|llm|embedder|projector|predictor|proj|ae|siamese)"
     r"(?:_?(?:model|net|network|ema|module|\d|online|target|wrapped|ddp)|_[abgdst])?|"
     r"(?:model|net|module|gen|disc|q|policy|target)_.*(?:net|model|network|ddp|wrapped|compiled|ema|old|eval|g|d|t|s)|"
     r"net[gdabqe]|[gdq]net|[gd]_?[ab]|[gd]_(?:ab|ba)|[gd]|q_?target|target_?q|m"
@@ -43,11 +45,13 @@ DISCRIMINATOR = re.compile(r"(?:.*_)?(?:d|disc|discriminator|critic|netd|dnet|d_
 DEVICE = re.compile(r"(?:.*_)?(?:device|dev|gpu|cuda|rank|local_rank)")
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def tail(name: str) -> str:
     """``self.model`` as ``model``; ``nets[]`` as ``nets``."""
     return name.replace("()", "").replace("[]", "").rsplit(".", 1)[-1]
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def says(pattern: re.Pattern[str], name: str) -> bool:
     """Whether the last part of a dotted name matches the whole pattern, in any case."""
     return pattern.fullmatch(tail(name).lower().strip("_")) is not None

@@ -13,6 +13,7 @@ from torch_doctor.facts.filesystem import Place
 from torch_doctor.facts.request import Request
 from torch_doctor.model import FailureKind, ProbeFailure
 from torch_doctor.probes import container, isolated, mounts
+from torch_doctor.probes import torch as torch_probe
 
 #: a first compile takes 5 to 40 s where the compiler is not in the page cache: more than other probes
 DEEP_FACTOR = 5
@@ -21,8 +22,9 @@ OS_RELEASE = Path("/etc/os-release")
 
 def probe(request: Request) -> CompileFacts | ProbeFailure:
     """Compilers, headers, caches, triton and libcuda, as the user's interpreter finds them."""
-    limit = request.timeout / 2
-    found = isolated.call("compile_env", {"limit_s": limit}, python=request.python, timeout=request.timeout)
+    # a compiler that is not in the page cache yet may take its whole limit; the rest takes a moment
+    payload = {"limit_s": request.timeout}
+    found = isolated.call("compile_env", payload, python=request.python, timeout=2 * request.timeout)
     if isinstance(found, ProbeFailure):
         return found
     folders = [_folder(item, found) for item in found.pop("caches")]
@@ -114,6 +116,7 @@ def deep(request: Request) -> DeepCompileFacts | ProbeFailure:
     """A real torch.compile on the CPU and, where torch sees one, on a GPU."""
     if not request.deep:
         return ProbeFailure("a real compile takes long: it runs with --deep")
+    torch_probe.session(request)  # not beside the loaders: both would only be slower
     limit = request.timeout * DEEP_FACTOR
     found = isolated.call("compile_run", {}, python=request.python, timeout=limit)
     if isinstance(found, ProbeFailure):

@@ -114,8 +114,10 @@ def _matmul_died(failure: ProbeFailure) -> GpuMatmulFacts | ProbeFailure:
 
 
 def matmul_facts(found: dict[str, Any]) -> GpuMatmulFacts:
-    """GpuMatmulFacts of the child's JSON."""
-    return GpuMatmulFacts(tuple(MatmulResult(**r) for r in found["results"]))
+    """GpuMatmulFacts of the child's JSON. No result at all is a failure, too: nothing was multiplied."""
+    results = tuple(MatmulResult(**r) for r in found["results"])
+    failure = str(found.get("failure", "")) or ("" if results else "torch counts no GPU")
+    return GpuMatmulFacts(results, failure, "torch.cuda.init" if failure else "")
 
 
 PROBES = {CudaDriverFacts: driver, GpuTorchFacts: torch_build, GpuMatmulFacts: matmul}

@@ -58,6 +58,7 @@ def look(request: Request, environment: Mapping[str, str], root: Path) -> GpuAcc
         wanted=requirements.gpus,
         wanted_memory_bytes=requirements.gpu_memory_bytes,
         wanted_capability=requirements.min_compute_capability,
+        capability_stated="compute-capability" in requirements.stated,
         wanted_by=requirements.gpus_asked or requirements.script,
     )
 
@@ -69,10 +70,10 @@ def asked(requirements: Requirements, environment: Mapping[str, str]) -> str:
     set in TORCH_DOCTOR_VISIBLE_DEVICES; another value is the user's. In other images "all" is nobody's wish.
     """
     stated, value = requirements.gpus_asked, environment.get("NVIDIA_VISIBLE_DEVICES", "").strip()
-    if requirements.gpus == 0:
-        return ""
     if stated and not stated.startswith("NVIDIA_VISIBLE_DEVICES"):
         return stated
+    if requirements.gpus == 0:
+        return ""
     if requirements.gpus:
         return f"--need gpus={requirements.gpus}"
     if requirements.gpu_memory_bytes:

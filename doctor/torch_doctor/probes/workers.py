@@ -9,13 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from torch_doctor.facts.request import Request
-from torch_doctor.facts.workers import FILES_CAUSE, PROCESSES_CAUSE, SHM_CAUSE, LimitFacts, MethodResult, WorkerFacts
+from torch_doctor.facts.workers import (
+    FILES_CAUSE,
+    PROCESSES_CAUSE,
+    SHM_CAUSE,
+    TEMP_CAUSE,
+    LimitFacts,
+    MethodResult,
+    WorkerFacts,
+)
 from torch_doctor.model import FailureKind, ProbeFailure
 from torch_doctor.probes import cgroup, container
 from torch_doctor.probes import torch as torch_probe
 
 #: what a failure's text says -> its cause
 CAUSES = (
+    (re.compile(r"No usable temporary directory"), TEMP_CAUSE),
     (re.compile(r"Too many open files|\bEMFILE\b|received 0 items of ancdata|\[Errno 24\]"), FILES_CAUSE),
     (
         re.compile(

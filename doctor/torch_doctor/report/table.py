@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from torch_doctor.model import FAMILIES, Check, CheckResult, Finding, Outcome, Report, Severity, counted
+from torch_doctor.model import FAMILIES, Check, CheckResult, Finding, Location, Outcome, Report, Severity, counted
 from torch_doctor.report import Style
 from torch_doctor.report.text import place, visible
 

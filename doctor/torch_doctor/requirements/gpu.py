@@ -111,9 +111,9 @@ def _guard_names(source: Source) -> set[str]:
 def _guarded(source: Source, node: ast.AST, guards: set[str]) -> bool:
     child = node
     for parent in source.ancestors(node):
-        if isinstance(parent, (ast.If, ast.IfExp, ast.While)) and child is not parent.test:
-            if _mentions(parent.test, guards) or _is_option(parent.test):
-                return True
+        branch = isinstance(parent, (ast.If, ast.IfExp, ast.While)) and child is not parent.test
+        if branch and (_mentions(parent.test, guards) or _is_option(parent.test)):  # type: ignore[attr-defined]
+            return True
         tried = isinstance(parent, ast.Try) and bool(parent.handlers) and child in parent.body
         if tried or (isinstance(parent, ast.BoolOp) and _mentions(parent, guards)):
             return True

@@ -38,7 +38,8 @@ class Client:
         self.frames = protocol.Frames()
         self.out = bytearray()
         self.view = False
-        self.rung = False  # a bell is on its way: one is enough
+        self.rung = False  # a bell is on its way, or was not yet answered: one is enough
+        self.again = False  # more was written since: the answer is followed by another bell
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         self.pid, self.uid, _ = struct.unpack("3i", credentials)
 
@@ -85,9 +86,13 @@ class Server:
     def bell(self) -> None:
         """There is more in the log."""
         for client in self._views():
-            if not client.rung:
-                client.rung = True
-                self.send(client, protocol.frame(protocol.BELL))
+            self._ring(client)
+
+    def _ring(self, client: Client) -> None:
+        client.again = client.rung
+        if not client.rung:
+            client.rung = True
+            self.send(client, protocol.frame(protocol.BELL))
 
     def output(self, data: bytes) -> None:
         """Output that the log could not take."""
@@ -152,7 +157,10 @@ class Server:
         elif kind == protocol.SIZE:
             self._handler.on_size(*protocol.unpack_size(payload))
         elif kind == protocol.BELL:
-            client.rung = False  # the view has heard it, and will read on
+            # heard before it read on: what was written since may have come too late for that
+            client.rung = False
+            if client.again:
+                self._ring(client)
 
     def _flush(self, client: Client) -> None:
         if client not in self._clients:

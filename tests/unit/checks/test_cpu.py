@@ -19,6 +19,8 @@ ALL = (
     checks.thread_setting_invalid,
     checks.ranks_times_threads_exceed_cpus,
     checks.affinity_is_one_cpu,
+    checks.compile_workers_exceed_quota,
+    checks.workers_times_threads_exceed_cpus,
 )
 
 
@@ -29,6 +31,11 @@ ALL = (
         replace(LIMITED, threads={"OMP_NUM_THREADS": "4"}),
         replace(LIMITED, threads={"MKL_NUM_THREADS": "2"}),
         replace(LIMITED, quota=32.0),
+        replace(HOST, compiles=True),
+        replace(HOST, workers=64),
+        replace(HOST, workers=64, threads={"OMP_NUM_THREADS": "1"}),
+        replace(HOST, workers=16, threads={"OMP_NUM_THREADS": "16"}),
+        replace(LIMITED, quota=32.0, compiles=True),
         CpuFacts(online=2, affinity=1, physical_cores=1),
         replace(HOST, threads={"OMP_NUM_THREADS": "8,2"}),
     ],
@@ -116,12 +123,36 @@ def test_numbers_and_lists_of_them_are_settings(value: str) -> None:
 
 
 def test_ranks_times_threads() -> None:
-    facts = replace(HOST, world_size=8, threads={"OMP_NUM_THREADS": "32"})
+    facts = replace(HOST, processes=8, threads={"OMP_NUM_THREADS": "32"})
     (finding,) = checks.ranks_times_threads_exceed_cpus(facts)
     assert finding.message == "8 ranks x 32 threads on 64 CPUs"
     assert finding.remediation.commands == ("export OMP_NUM_THREADS=8",)
     # torchrun sets one thread where nothing is set
-    assert list(checks.ranks_times_threads_exceed_cpus(replace(HOST, world_size=8))) == []
+    assert list(checks.ranks_times_threads_exceed_cpus(replace(HOST, processes=8))) == []
+
+
+@pytest.mark.parametrize(("quota", "number"), [(16.0, 0), (15.0, 1), (4.0, 1)])
+def test_compilers_are_started_for_every_cpu_that_is_seen(quota: float, number: int) -> None:
+    findings = list(checks.compile_workers_exceed_quota(replace(LIMITED, quota=quota, compiles=True)))
+    assert [f.message for f in findings] == [f"torch.compile starts 32 workers on {quota:g} CPUs"] * number
+    for finding in findings:
+        assert finding.remediation.commands == (f"docker run -e TORCHINDUCTOR_COMPILE_THREADS={quota:g} ...",)
+
+
+def test_a_script_that_does_not_compile_and_a_setting_are_no_fault() -> None:
+    assert list(checks.compile_workers_exceed_quota(LIMITED)) == []
+    assert list(checks.compile_workers_exceed_quota(replace(LIMITED, compiles=True, compile_threads="8"))) == []
+
+
+def test_threads_in_every_worker_are_a_note() -> None:
+    (finding,) = checks.workers_times_threads_exceed_cpus(
+        replace(HOST, workers=17, threads={"OMP_NUM_THREADS": "16"})
+    )
+    assert (finding.severity, finding.message) == (
+        Severity.NOTE,
+        "17 workers x 16 threads on 64 CPUs, for NumPy and OpenCV",
+    )
+    assert finding.remediation.commands == ("export OMP_NUM_THREADS=3",)
 
 
 def test_one_cpu_of_many() -> None:

@@ -28,6 +28,7 @@ ALL = (
     checks.disk_too_small_for_run,
     checks.tmp_on_network_file_system,
     checks.file_size_limited,
+    checks.files_on_desktop_share,
     checks.file_system_gives_no_answer,
 )
 
@@ -110,6 +111,14 @@ def test_temporary_files_on_another_machine(kind: str) -> None:
     given = facts(replace(TMP, kind=kind, origin="TMPDIR", path="/home/u/tmp", mount_point="/home"), manager="")
     (finding,) = checks.tmp_on_network_file_system(given)
     assert finding.message == f"TMPDIR /home/u/tmp is on a network file system ({kind}, mounted at /home)"
+
+
+@pytest.mark.parametrize("kind", ["9p", "virtiofs", "fuse.grpcfuse"])
+def test_a_folder_of_windows_is_slow(kind: str) -> None:
+    given = facts(replace(WORKSPACE, kind=kind, path="/mnt/c/work", mount_point="/mnt/c"), manager="")
+    (finding,) = checks.files_on_desktop_share(given)
+    assert finding.severity is Severity.NOTE
+    assert finding.message == f"workspace /mnt/c/work comes through {kind} (mounted at /mnt/c): slow for many files"
 
 
 def test_a_limit_of_file_size() -> None:

@@ -189,6 +189,13 @@ def test_files_of_root_matter_in_a_mount_of_somebody_else(
     assert [f.remediation.commands for f in findings] == [("docker run --user 1001:100 ...",)] * number
 
 
+def test_a_mount_for_checkpoints_counts_and_each_mount_once() -> None:
+    mounted = replace(WORKSPACE, owner_uid=1001, owner_gid=100)
+    saved = replace(mounted, role="checkpoints", path="/workspace/out")
+    other = replace(saved, path="/out", nearest="/out", mount_point="/out")
+    assert len(found(facts(mounted, saved, other, uid=0, gid=0))) == 2
+
+
 def test_data_that_may_not_be_read_is_an_error() -> None:
     data = place("data", "/data/train.h5", readable=False, owner_uid=1001, owner_gid=1001, mode=0o600)
     (finding,) = found(facts(WORKSPACE, data))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,11 @@ from torch_doctor.facts.cuda import CudaDriverFacts, GpuTorchFacts
 from torch_doctor.facts.gpu import GpuDevice, GpuFacts
 from torch_doctor.facts.gpu_access import GpuAccessFacts
 from torch_doctor.model import ProbeFailure, Severity
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
 def gpu(driver: str, cuda: tuple[int, int] | None = None, name: str = "NVIDIA A100") -> GpuFacts:
@@ -64,9 +71,22 @@ def test_forward_compatibility_is_offered_on_data_center_gpus(name: str, offered
     assert any("cuda-compat-13-0" in c for c in finding.remediation.commands) is offered
 
 
-@pytest.mark.parametrize(("libcuda", "findings"), [((13, 0), 0), ((13, 1), 0), ((12, 2), 1), (None, 1)])
-def test_forward_compatibility_in_use_counts(libcuda: tuple[int, int] | None, findings: int) -> None:
-    assert len(list(checks.driver_too_old(gpu("535.183.01"), torch("13.0", libcuda)))) == findings
+@pytest.mark.parametrize(
+    ("driver", "cuda", "libcuda", "findings"),
+    [
+        ("535.183.01", "13.0", (13, 0), 0),
+        ("535.183.01", "13.2", (13, 0), 0),  # minor version compatibility on top of it
+        ("535.183.01", "13.0", (12, 2), 1),  # the driver's own
+        ("535.183.01", "13.0", (12, 9), 1),  # a compat package, and not new enough
+        ("535.183.01", "13.0", None, 1),
+        ("450.51.06", "11.8", (11, 0), 1),
+        ("450.51.06", "11.8", (11, 8), 0),
+    ],
+)
+def test_forward_compatibility_in_use_counts(
+    driver: str, cuda: str, libcuda: tuple[int, int] | None, findings: int
+) -> None:
+    assert len(list(checks.driver_too_old(gpu(driver), torch(cuda, libcuda)))) == findings
 
 
 ONE = gpu("580.65.06")
@@ -123,22 +143,24 @@ COMPAT = "/usr/local/cuda-12.4/compat/libcuda.so.550.54.15"
 
 
 @pytest.mark.parametrize(
-    ("code", "library", "theirs", "severity"),
+    ("code", "library", "driver", "severity"),
     [
-        (0, COMPAT, (13, 0), Severity.WARNING),  # an older libcuda takes the place of a newer driver's
-        (0, COMPAT, (12, 4), Severity.WARNING),
-        (803, COMPAT, (13, 0), Severity.ERROR),
-        (804, COMPAT, (12, 2), Severity.ERROR),
-        (0, COMPAT, (12, 2), None),  # forward compatibility at work
-        (0, "/usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06", (13, 0), None),
-        (0, "/opt/conda/cuda-compat/libcuda.so.550.54.15", (13, 0), Severity.WARNING),
+        (0, COMPAT, "580.65.06", Severity.WARNING),  # an older libcuda takes the place of a newer driver's
+        (0, COMPAT, "550.54.15", Severity.WARNING),
+        (803, COMPAT, "550.163.01", Severity.ERROR),
+        (804, COMPAT, "535.183.01", Severity.ERROR),  # a GeForce
+        (0, COMPAT, "535.183.01", None),  # forward compatibility at work
+        (0, "/usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06", "580.65.06", None),
+        (0, "/opt/conda/cuda-compat/libcuda.so.550.54.15", "580.65.06", Severity.WARNING),
+        (0, "/opt/compat/libcuda.so.1", "580.65.06", Severity.WARNING),  # no version in its name: CUDA's decides
     ],
 )
-def test_a_compat_libcuda(code: int, library: str, theirs: tuple[int, int], severity: Severity | None) -> None:
+def test_a_compat_libcuda(code: int, library: str, driver: str, severity: Severity | None) -> None:
     facts = cuda(code, library=library, driver_version=(12, 4))
-    found = list(checks.compat_shadows_driver(facts, gpu("580.65.06", theirs)))
+    # NVML tells the CUDA version of the libcuda that is loaded, a compat one's too
+    found = list(checks.compat_shadows_driver(facts, gpu(driver, (12, 4))))
     assert [f.severity for f in found] == ([severity] if severity else [])
-    assert all(library in f.message for f in found)
+    assert all(library in f.message and driver in f.message for f in found)
 
 
 def test_nvml_without_libcuda() -> None:
@@ -155,3 +177,12 @@ def test_a_host_without_libcuda_needs_a_package() -> None:
 
 def test_libcuda_that_is_here() -> None:
     assert list(checks.libcuda_missing(GpuAccessFacts(cuda_library="/usr/lib/libcuda.so.1"), gpu("1.0"))) == []
+
+
+def test_the_floors_are_those_of_the_images() -> None:
+    """images/versions.toml names a floor for each image; the table here serves every torch."""
+    table = tomllib.loads((Path(__file__).parents[3] / "images" / "versions.toml").read_text(encoding="utf-8"))
+    with_cuda = [v for v in table["variant"].values() if v["torch_cuda"]]
+    assert with_cuda
+    for variant in with_cuda:
+        assert checks.DRIVER_FLOORS[int(variant["torch_cuda"].split(".")[0])] == variant["minimum_driver"]

@@ -79,6 +79,11 @@ def test_a_revoked_container_must_be_recreated() -> None:
     assert any(c.startswith("kubectl") for c in finding.remediation.commands)
 
 
+def test_a_container_has_lost_its_gpus_even_where_no_node_says_so() -> None:
+    (finding,) = checks.access_revoked(status(999), CONTAINER)
+    assert finding.message == "NVML: as NVML says (code 999): this container has lost its GPUs"
+
+
 def test_the_same_code_on_a_host_is_its_driver() -> None:
     (finding,) = checks.access_revoked(status(999), HOST)
     assert "driver on this host" in finding.message

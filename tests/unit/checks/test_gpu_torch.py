@@ -7,7 +7,7 @@ import pytest
 from torch_doctor.checks import gpu_torch as checks
 from torch_doctor.facts.cuda import GpuMatmulFacts, GpuTorchFacts, MatmulResult
 from torch_doctor.facts.gpu import GpuDevice, GpuFacts
-from torch_doctor.model import Severity
+from torch_doctor.model import Finding, Severity
 
 #: arch lists of published wheels: 2.5.1+cu124, 2.9.1+cu128, 2.10+cu130
 CU124 = ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90")
@@ -52,6 +52,8 @@ def judge(
         ((12, 0), ("sm_100f",), "newer"),
         ((12, 0), ("sm_90", "compute_90"), ""),  # PTX runs on everything later
         ((12, 0), ("compute_90a",), "newer"),
+        ((12, 0), ("compute_100f",), "newer"),  # PTX for a family stays in it
+        ((10, 3), ("compute_100f",), ""),
         ((8, 0), ("compute_90",), "older"),
         ((8, 0), (), ""),  # nothing known: nothing judged
         ((9, 0), ("gfx90a",), ""),  # another vendor's build
@@ -99,6 +101,14 @@ def test_one_finding_for_each_gpu_that_is_not_covered() -> None:
     assert [f.evidence["index"] for f in found] == [1, 2]
 
 
+HEALTHY = GpuFacts("580.65.06", devices=(GpuDevice(0, compute_capability=(9, 0)),))
+BUILD = GpuTorchFacts("2.9.1", "12.8", CU128)
+
+
+def fails(facts: GpuMatmulFacts, gpu: GpuFacts = HEALTHY) -> list[Finding]:
+    return list(checks.matmul_fails(facts, gpu, BUILD))
+
+
 def result(error: float) -> MatmulResult:
     return MatmulResult(2, "H100", "float32", error, 1e-4)
 
@@ -107,7 +117,7 @@ def result(error: float) -> MatmulResult:
 def test_a_product_is_right_up_to_rounding(error: float, wrong: int) -> None:
     found = list(checks.matmul_wrong(GpuMatmulFacts((result(error),))))
     assert len(found) == wrong
-    assert list(checks.matmul_fails(GpuMatmulFacts((result(error),)))) == []
+    assert fails(GpuMatmulFacts((result(error),))) == []
 
 
 def test_a_wrong_product_names_the_gpu() -> None:
@@ -118,10 +128,29 @@ def test_a_wrong_product_names_the_gpu() -> None:
 def test_a_failing_multiplication_is_not_a_wrong_one() -> None:
     facts = GpuMatmulFacts((MatmulResult(2, "H100", error="OutOfMemoryError: CUDA out of memory"),))
     assert list(checks.matmul_wrong(facts)) == []
-    (finding,) = checks.matmul_fails(facts)
+    (finding,) = fails(facts)
     assert finding.message == "cuda:2 (H100), float32: OutOfMemoryError: CUDA out of memory"
 
 
 def test_a_hang_names_the_gpu() -> None:
-    (finding,) = checks.matmul_fails(GpuMatmulFacts((), "python gave no answer within 30 s", "cuda:3 float32"))
+    (finding,) = fails(GpuMatmulFacts((), "python gave no answer within 30 s", "cuda:3 float32"))
     assert finding.message == "cuda:3 float32: python gave no answer within 30 s"
+    assert finding.remediation == checks.LEAVE_OUT
+
+
+def test_cuda_that_does_not_start_in_torch() -> None:
+    (finding,) = fails(GpuMatmulFacts((), "torch counts no GPU", "torch.cuda.init"))
+    assert (finding.message, finding.remediation) == ("torch.cuda.init: torch counts no GPU", checks.START)
+
+
+def test_a_driver_that_is_too_old_is_not_reported_twice() -> None:
+    facts = GpuMatmulFacts((), "RuntimeError: The NVIDIA driver on your system is too old", "torch.cuda.init")
+    assert fails(facts, GpuFacts("470.57.02", devices=HEALTHY.devices)) == []
+    assert len(fails(facts)) == 1
+
+
+def test_a_missing_kernel_image_is_not_reported_twice() -> None:
+    facts = GpuMatmulFacts((MatmulResult(0, error="RuntimeError: CUDA error: no kernel image is available"),))
+    old = GpuFacts("580.65.06", devices=(GpuDevice(0, compute_capability=(5, 2)),))
+    assert fails(facts, old) == []
+    assert len(fails(facts)) == 1

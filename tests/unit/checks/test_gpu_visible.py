@@ -136,7 +136,9 @@ def test_a_mig_slice_has_its_own_memory() -> None:
 
 
 @pytest.mark.parametrize(("needed", "findings"), [(None, 0), ((7, 5), 0), ((8, 0), 0), ((8, 9), 4), ((10, 0), 4)])
-def test_compute_capability(needed: tuple[int, int] | None, findings: int) -> None:
-    found = list(checks.compute_capability_too_low(GpuAccessFacts(wanted_capability=needed), FOUR))
+@pytest.mark.parametrize(("stated", "severity"), [(True, Severity.ERROR), (False, Severity.WARNING)])
+def test_compute_capability(needed: tuple[int, int] | None, findings: int, stated: bool, severity: Severity) -> None:
+    access = GpuAccessFacts(wanted_capability=needed, capability_stated=stated)
+    found = list(checks.compute_capability_too_low(access, FOUR))
     assert len(found) == findings
-    assert all(f.severity is Severity.ERROR and "compute capability 8.0" in f.message for f in found)
+    assert all(f.severity is severity and "compute capability 8.0" in f.message for f in found)

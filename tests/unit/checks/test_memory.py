@@ -82,6 +82,11 @@ def test_batches_in_shared_memory_count_against_the_limit() -> None:
     assert finding.message == "the memory limit is 8 GiB; torch and 4 DataLoader workers take about 9.5 GiB"
 
 
+def test_every_rank_counts() -> None:
+    (finding,) = checks.memory_limit_too_small(replace(CONTAINER, processes=8, workers=2))
+    assert finding.message == "the memory limit is 8 GiB; 8 ranks with 2 DataLoader workers each take about 10 GiB"
+
+
 def test_kills_that_were_counted_are_named() -> None:
     (finding,) = checks.oom_kills_counted(replace(CONTAINER, oom_kills=3))
     assert finding.severity is Severity.WARNING

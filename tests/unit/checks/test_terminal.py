@@ -46,7 +46,7 @@ def found(facts: SessionFacts) -> list[Finding]:
         replace(CONTAINER, unbuffered=False, stdout_terminal=True),
         replace(HOST, unbuffered=False),
         replace(CONTAINER, pid_one=None),
-        replace(HOST, sockets=(replace(SOCKETS, exists=False, base_usable=False),)),
+        replace(HOST, sockets=(replace(SOCKETS, exists=False, usable=False),)),
         replace(HOST, sockets=(replace(SOCKETS, mode=0o750),)),
         replace(
             HOST, programs={"tmux": "t", "screen": "s"}, sockets=(SOCKETS, SocketFolder("screen", "/run/x", "y"))
@@ -68,8 +68,9 @@ def test_no_multiplexer(over_ssh: bool, severity: Severity) -> None:
     [
         (replace(SOCKETS, mode=0o777), "chmod 700 /tmp/tmux-1000"),
         (replace(SOCKETS, mode=0o701), "chmod 700 /tmp/tmux-1000"),
+        (replace(SOCKETS, usable=False), "mkdir -m 700 -p ~/.tmux-sockets"),
         (replace(SOCKETS, owner_uid=0), "mkdir -m 700 -p ~/.tmux-sockets"),
-        (SocketFolder("tmux", "/ro", "/ro/tmux-1000", base_usable=False), "mkdir -m 700 -p ~/.tmux-sockets"),
+        (SocketFolder("tmux", "/ro", "/ro/tmux-1000", usable=False), "mkdir -m 700 -p ~/.tmux-sockets"),
     ],
 )
 def test_a_socket_folder_that_tmux_refuses(sockets: SocketFolder, command: str) -> None:
@@ -78,8 +79,13 @@ def test_a_socket_folder_that_tmux_refuses(sockets: SocketFolder, command: str) 
     assert finding.remediation.commands[0] == command
 
 
+def test_in_a_container_a_variable_names_another_folder() -> None:
+    (finding,) = found(replace(CONTAINER, sockets=(SocketFolder("tmux", "/ro", "/ro/tmux-1000", usable=False),)))
+    assert finding.remediation.commands == ("docker run -e TMUX_TMPDIR=/tmp ...",)
+
+
 def test_screen_is_judged_where_there_is_no_tmux() -> None:
-    screen = SocketFolder("screen", "/run/screen", "/run/screen/S-u", base_usable=False)
+    screen = SocketFolder("screen", "/run/screen", "/run/screen/S-u", usable=False)
     (finding,) = found(replace(HOST, programs={"screen": "/usr/bin/screen"}, sockets=(screen,)))
     assert finding.message == "screen cannot make its socket folder in /run/screen"
     assert finding.remediation.commands[1] == "export SCREENDIR=~/.screen-sockets"
@@ -98,6 +104,7 @@ def test_screen_is_judged_where_there_is_no_tmux() -> None:
             "LANG",
         ),
         (Locale(), Severity.NOTE, "", "LANG"),
+        (Locale(other_utf8=False), Severity.WARNING, "so that tmux does not start", "LANG"),
     ],
 )
 def test_a_locale_that_is_not_utf8(locale: Locale, severity: Severity, message: str, setting: str) -> None:

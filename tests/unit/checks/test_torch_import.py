@@ -41,7 +41,7 @@ def test_the_real_line_is_explained_by_its_own_entry(fault: checks.ImportFault) 
     assert found is not None
     assert found[0] is fault
     (finding,) = checks.torch_import_fails(failure(fault.real))
-    assert finding.severity is Severity.ERROR
+    assert finding.severity is fault.severity
     assert fault.real in finding.message
     assert finding.remediation.commands
     assert not any("{" in text for text in (finding.message, *finding.remediation.commands))
@@ -91,8 +91,15 @@ def test_an_error_that_nothing_explains_is_still_shown() -> None:
 
 
 def test_no_place_for_temporary_files_is_not_torchs_fault() -> None:
-    line = "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/var/tmp', '/usr/tmp', '/w']"
-    assert list(checks.torch_import_fails(failure(line))) == []
+    line = (
+        "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/var/tmp', '/usr/tmp', '/w']"
+    )
+    # FS002 is the error; a pass would be untrue, since torch does not import
+    (finding,) = checks.torch_import_fails(failure(line))
+    assert (finding.severity, finding.remediation.commands) == (
+        Severity.NOTE,
+        ("docker run --tmpfs /tmp:exec ...",),
+    )
 
 
 def test_a_signal_is_named_with_its_likely_cause() -> None:

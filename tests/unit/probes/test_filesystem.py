@@ -22,6 +22,8 @@ from torch_doctor.probes import filesystem, isolated
 
 GIB = 1 << 30
 REQUEST = Request(timeout=60)
+# others may not enter where this interpreter lies, if it lies in root's home
+PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
 # a mount namespace of one's own: root makes one, others by a user namespace
 UNSHARE = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
 SHOW = """
@@ -125,9 +127,8 @@ def test_another_user_without_a_name_meets_a_foreign_folder(tmp_path: Path) -> N
             "places": [{"role": "workspace", "path": str(folder)}, {"role": "data", "path": f"{folder}/secret.h5"}]
         }
         script = isolated.HERE / "places.py"
-        # the system's Python: others may not enter where this one lies
         done = subprocess.run(
-            ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups", "/usr/bin/python3", "-I", "-", "1"],
+            ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups", PYTHON, "-I", "-", "1"],
             input=f"import io, sys\nsys.stdin = io.StringIO({json.dumps({**payload, 'slow': [], 'limit_s': 1})!r})\n"
             + script.read_text().replace("from __future__ import annotations\n", ""),
             cwd=folder,

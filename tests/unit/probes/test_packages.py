@@ -99,6 +99,9 @@ def test_files_beside_the_script(environment: Path, tmp_path: Path) -> None:
     (tmp_path / "random").mkdir()
     (tmp_path / "random" / "__init__.py").touch()
     (tmp_path / "numpy").mkdir()  # no package: the installed one is taken
+    (tmp_path / f"{sys.builtin_module_names[0]}.py").touch()  # never looked for in a folder
+    (tmp_path / "datasets").mkdir()  # a project's own, as many have
+    (tmp_path / "datasets" / "__init__.py").touch()
     found = probe(environment, tmp_path / "train.py")
     assert [(s.name, s.path) for s in found.shadows] == [
         ("torch", str(tmp_path / "torch.py")),
@@ -119,6 +122,24 @@ def test_the_manifest_of_an_image(tmp_path: Path) -> None:
         json.dumps({"variant": "cpu", "torch": "2.13.0+cpu", "packages": {"Typing_Extensions": "4.16.0"}})
     )
     assert packages.read_manifest(path) == Manifest(str(path), "cpu", "2.13.0+cpu", {"typing-extensions": "4.16.0"})
+
+
+def test_the_manifest_is_of_the_images_own_environment(environment: Path, tmp_path: Path) -> None:
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps({"packages": {"torch": "2.13.0+cpu"}}))
+    own = packages.probe(Request(python=sys.executable, timeout=60), path)
+    other = packages.probe(Request(python=str(environment / "bin/python"), timeout=60), path)
+    assert isinstance(own, PackagesFacts) and isinstance(other, PackagesFacts)
+    assert (own.manifest is not None, other.manifest) == (True, None)
+
+
+def test_one_folder_under_two_names_is_one(environment: Path, tmp_path: Path) -> None:
+    install(tmp_path / "lib", "torch", "2.9.1", files={"torch/__init__.py": ""})
+    (tmp_path / "lib64").symlink_to("lib")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{tmp_path}/lib64:{tmp_path}/lib")
+        found = probe(environment)
+    assert len([d for d in found.all("torch") if d.folder.startswith(str(tmp_path))]) == 1
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"packages": 1}'])

@@ -62,7 +62,9 @@ def loader_of(code: str) -> LoaderNeed:
         ("def make(ds, n=2):\n    return DataLoader(ds, num_workers=n)", 2, 1, None),
     ],
 )
-def test_what_the_source_fixes_is_read(code: str, workers: int | None, batch: int | None, prefetch: int | None) -> None:
+def test_what_the_source_fixes_is_read(
+    code: str, workers: int | None, batch: int | None, prefetch: int | None
+) -> None:
     loader = loader_of(code)
     assert (loader.workers, loader.batch_size, loader.prefetch_factor) == (workers, batch, prefetch)
 
@@ -83,7 +85,8 @@ def test_what_the_source_fixes_is_read(code: str, workers: int | None, batch: in
         ("torchvision.datasets.MNIST('d', transform=T.ToTensor())", 28 * 28 * 4 + LABEL),
         ("torchvision.datasets.CIFAR10('d', transform=T.Compose([T.RandomCrop(32), T.ToTensor()]))", 12288 + LABEL),
         ("torchvision.datasets.ImageFolder('d', T.Compose([T.RandomResizedCrop(224), T.ToTensor()]))", IMAGE + LABEL),
-        ("torchvision.datasets.ImageFolder('d', T.Compose([T.Resize((64, 32)), T.ToTensor()]))", 3 * 64 * 32 * 4 + LABEL),
+        ("torchvision.datasets.ImageFolder('d', T.Compose([T.Resize((64, 32)), T.ToTensor()]))",
+         3 * 64 * 32 * 4 + LABEL),
         ("torchvision.datasets.ImageFolder('d', T.Compose([T.Resize(256), T.CenterCrop(224), T.ToTensor()]))",
          IMAGE + LABEL),
         ("torchvision.datasets.ImageFolder('d', T.Compose([T.Resize(256), T.ToTensor()]))", None),
@@ -143,14 +146,19 @@ def test_shared_memory_is_batch_times_prefetch_times_workers() -> None:
 
 def test_a_start_method_is_read_from_the_loader_and_from_the_script() -> None:
     assert loader_of("DataLoader(d, num_workers=1, multiprocessing_context='spawn')").start_method == "spawn"
-    code = "import multiprocessing as mp\nDataLoader(d, num_workers=1, multiprocessing_context=mp.get_context('fork'))"
+    code = (
+        "import multiprocessing as mp\nDataLoader(d, num_workers=1, multiprocessing_context=mp.get_context('fork'))"
+    )
     assert loader_of(code).start_method == "fork"
     assert needs_of("torch.multiprocessing.set_start_method('spawn')").start_method == "spawn"
     assert needs_of("import multiprocessing\nmultiprocessing.set_start_method('forkserver', force=True)").start_method
 
 
 def test_the_settings_of_a_trainer_are_a_loader() -> None:
-    code = "from transformers import TrainingArguments as A\nA('o', dataloader_num_workers=4, per_device_train_batch_size=2)"
+    code = """
+from transformers import TrainingArguments as A
+A('o', dataloader_num_workers=4, per_device_train_batch_size=2)
+"""
     assert (loader_of(code).workers, loader_of(code).batch_size) == (4, 2)
 
 

@@ -208,14 +208,21 @@ def completed(code: str, stated: dict[str, object] | None = None, **options: obj
 
 
 def test_the_loaders_together_need_shared_memory() -> None:
-    code = "DataLoader(T(torch.zeros(9, 1000)), 10, num_workers=2)\nDataLoader(T(torch.zeros(9, 500)), 10, num_workers=4)"
+    code = """
+DataLoader(T(torch.zeros(9, 1000)), 10, num_workers=2)
+DataLoader(T(torch.zeros(9, 500)), 10, num_workers=4)
+"""
     needs = completed(code)
     assert needs.shm_bytes == 4000 * 10 * 2 * 2 + 2000 * 10 * 2 * 4
-    assert needs.shm_source == "train.py:5: 2 workers x 2 batches x 10 samples and 1 more"
+    assert needs.shm_source == "train.py:6: 2 workers x 2 batches x 10 samples and 1 more"
 
 
 def test_each_rank_of_the_machine_has_its_own_loaders() -> None:
-    code = "import torch.multiprocessing as mp\nmp.spawn(f, nprocs=4)\nDataLoader(T(torch.zeros(9, 1000)), 10, num_workers=2)"
+    code = """
+import torch.multiprocessing as mp
+mp.spawn(f, nprocs=4)
+DataLoader(T(torch.zeros(9, 1000)), 10, num_workers=2)
+"""
     needs = completed(code)
     assert needs.local_processes == 4 and needs.shm_bytes == 4 * 4000 * 10 * 2 * 2
 

@@ -21,20 +21,32 @@ def driver_too_old(seen: Seen, verdict: Verdict) -> Verdict | None:
         f"the host driver supports CUDA up to {cuda} only, and the installed torch is built for a newer one",
         Remediation(
             f"Update the NVIDIA driver of the host, or install a torch that is built for CUDA {number // 1000}",
-            ("nvidia-smi", f"pip install torch --index-url https://download.pytorch.org/whl/cu{number // 1000}8" if number // 1000 == 11 else "python -c \"import torch; print(torch.version.cuda)\""),
+            (
+                "nvidia-smi",
+                f"pip install torch --index-url https://download.pytorch.org/whl/cu{number // 1000}8"
+                if number // 1000 == 11
+                else 'python -c "import torch; print(torch.version.cuda)"',
+            ),
         ),
         driver_cuda=cuda,
     )
+
+
+#: Xids that a cause of their own explains: the bus, and memory that failed
+OWN_CAUSE = {48, 63, 64, 79, 92, 94, 95, 119, 120, 171, 172}
 
 
 def xid(seen: Seen, verdict: Verdict) -> Verdict | None:
     """The number tells what happened, and whose fault it is."""
     number = int(seen.groups["xid"])
     meaning, remedy, commands, kind = XID.get(number, XID[0])
-    if number in XID and kind == "echo":
+    if kind == "echo" or number in OWN_CAUSE:
         return None
     return with_message(
-        verdict, f"the driver reported Xid {number}{_where(seen)}: {meaning}", Remediation(remedy, commands), xid=number
+        verdict,
+        f"the driver reported Xid {number}{_where(seen)}: {meaning}",
+        Remediation(remedy, commands),
+        xid=number,
     )
 
 
@@ -47,14 +59,21 @@ register(
         "GPU201",
         "gpu-lost-after-daemon-reload",
         "A running container lost its GPUs: systemd rewrote the device cgroup.",
-        "With the systemd cgroup driver a daemon-reload on the host rewrites the rules for devices without those of the GPU. The "
+        "With the systemd cgroup driver a daemon-reload on the host rewrites the rules for devices without those "
+        "of the GPU. The "
         "host's nvidia-smi stays healthy; only a new container has them again.",
-        "NVML: Unknown Error inside the container: it lost access to the GPU's device nodes, as after a systemctl daemon-reload on the "
+        "NVML: Unknown Error inside the container: it lost access to the GPU's device nodes, as after a systemctl "
+        "daemon-reload on the "
         "host (systemd cgroup driver)",
         Remediation(
-            "Restart the container; to keep it from happening, pass the device nodes explicitly, use CDI, or create the /dev/char symlinks "
+            "Restart the container; to keep it from happening, pass the device nodes explicitly, use CDI, or "
+            "create the /dev/char symlinks "
             "on the host",
-            ("docker restart CONTAINER", "docker run --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm --gpus all ...", "sudo nvidia-ctk system create-dev-char-symlinks --create-all"),
+            (
+                "docker restart CONTAINER",
+                "docker run --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm --gpus all ...",
+                "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
+            ),
         ),
         (
             Signature(
@@ -85,8 +104,10 @@ register(
         "GPU202",
         "driver-library-mismatch",
         "The loaded kernel module and the driver's libraries are of different versions.",
-        "An unattended upgrade replaced the libraries; the module in memory is the old one. Jobs that were on the GPU go on.",
-        "the NVIDIA kernel module and the user-space driver library (libnvidia-ml) are of different versions: the driver was upgraded without "
+        "An unattended upgrade replaced the libraries; the module in memory is the old one. Jobs that were on the "
+        "GPU go on.",
+        "the NVIDIA kernel module and the user-space driver library (libnvidia-ml) are of different versions: the "
+        "driver was upgraded without "
         "a reboot",
         Remediation(
             "Reboot the host or reload the nvidia modules, and hold the nvidia packages",
@@ -101,20 +122,23 @@ register(
             ),
             Signature(
                 "API mismatch: the client has the version",
-                "NVRM: API mismatch: the client has the version 535.161.07, but this kernel module has the version 535.154.05",
+                "NVRM: API mismatch: the client has the version 535.161.07, but this kernel module has the version "
+                "535.154.05",
                 "NVRM: loading NVIDIA UNIX x86_64 Kernel Module",
                 source="NVIDIA kernel module",
             ),
             Signature(
                 "rror 803",
-                "Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display driver / cuda driver combination",
+                "Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display driver / "
+                "cuda driver combination",
                 "Error 804: forward compatibility was attempted on non supported HW",
                 r"[Ee]rror 803: system has unsupported display driver / cuda driver combination",
                 source="CUDA 10.1 to 13",
             ),
             Signature(
                 "unsupported display driver / cuda driver combination",
-                "RuntimeError: CUDA driver initialization failed: system has unsupported display driver / cuda driver combination",
+                "RuntimeError: CUDA driver initialization failed: system has unsupported display driver / cuda "
+                "driver combination",
                 "display driver",
                 source="CUDA 10.1 to 13",
             ),
@@ -125,13 +149,20 @@ register(
         "GPU203",
         "forward-compatibility-not-supported",
         "Error 804: the image's CUDA compatibility library is used on a GPU that does not support it.",
-        "Forward compatibility is for data-centre GPUs; the image's cuda-compat is newer than the host's driver. A driver that was updated "
+        "Forward compatibility is for data-centre GPUs; the image's cuda-compat is newer than the host's driver. A "
+        "driver that was updated "
         "without a reboot gives the same. 'Did you run some cuda functions before' is noise.",
-        "CUDA error 804: the image needs a newer driver than the host has, and its forward-compatibility library (cuda-compat) works on "
+        "CUDA error 804: the image needs a newer driver than the host has, and its forward-compatibility library "
+        "(cuda-compat) works on "
         "data-centre GPUs only",
         Remediation(
-            "Update the host driver (and reboot), or use an image with an older CUDA; keep /usr/local/cuda/compat out of the loader's path",
-            ("nvidia-smi", "rm /etc/ld.so.conf.d/*compat*; ldconfig", "echo $LD_LIBRARY_PATH | tr : '\\n' | grep compat"),
+            "Update the host driver (and reboot), or use an image with an older CUDA; keep /usr/local/cuda/compat "
+            "out of the loader's path",
+            (
+                "nvidia-smi",
+                "rm /etc/ld.so.conf.d/*compat*; ldconfig",
+                "echo $LD_LIBRARY_PATH | tr : '\\n' | grep compat",
+            ),
         ),
         (
             Signature(
@@ -153,27 +184,37 @@ register(
         "GPU204",
         "fabric-manager-not-running",
         "Error 802: an NVSwitch machine without its fabric manager.",
-        "A100, H100, H200 and B200 boards with NVSwitch need nvidia-fabricmanager of exactly the driver's version before CUDA "
+        "A100, H100, H200 and B200 boards with NVSwitch need nvidia-fabricmanager of exactly the driver's version "
+        "before CUDA "
         "initialises.",
-        "CUDA error 802 (system not yet initialized): on an NVSwitch machine (HGX A100, H100, H200, B200) nvidia-fabricmanager is not running or "
+        "CUDA error 802 (system not yet initialized): on an NVSwitch machine (HGX A100, H100, H200, B200) "
+        "nvidia-fabricmanager is not running or "
         "not of the driver's version",
         Remediation(
             "Install and start the fabric manager of the driver's exact version, then reboot if CUDA still refuses",
-            ("sudo systemctl status nvidia-fabricmanager", "sudo apt-get install -y nvidia-fabricmanager-$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1 | cut -d. -f1)", "sudo systemctl enable --now nvidia-fabricmanager", "nvidia-smi -q | grep -A2 Fabric"),
+            (
+                "sudo systemctl status nvidia-fabricmanager",
+                "sudo apt-get install -y nvidia-fabricmanager-$(nvidia-smi --query-gpu=driver_version "
+                "--format=csv,noheader | head -1 | cut -d. -f1)",
+                "sudo systemctl enable --now nvidia-fabricmanager",
+                "nvidia-smi -q | grep -A2 Fabric",
+            ),
         ),
         (
             Signature(
                 "system not yet initialized",
                 "Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized",
                 "Error 804: forward compatibility was attempted on non supported HW",
-                r"(?:Error 802: |CUDA error: |cudaErrorSystemNotReady\D{0,20}|CUDA_ERROR_SYSTEM_NOT_READY\D{0,20})system not yet initialized",
+                r"(?:Error 802: |CUDA error: "
+                r"|cudaErrorSystemNotReady\D{0,20}|CUDA_ERROR_SYSTEM_NOT_READY\D{0,20})system not yet initialized",
                 source="CUDA 10.1 to 13",
             ),
             Signature(
                 "NVLink fabric",
                 "Fabric State: In Progress; NVLink fabric is not initialized",
                 "fabric initialized",
-                r"(?i)NVLink fabric[^\n]*(?:not (?:yet )?initiali[sz]ed|failed)|fabric ?manager[^\n]*(?:not running|failed|version mismatch|doesn't match)",
+                r"(?i)NVLink fabric[^\n]*(?:not (?:yet )?initiali[sz]ed|failed)|fabric ?manager[^\n]*(?:not "
+                r"running|failed|version mismatch|doesn't match)",
                 source="nvidia-fabricmanager 450 to 590",
             ),
         ),
@@ -185,13 +226,20 @@ register(
         "GPU205",
         "kernel-memory-feature-breaks-cuda",
         "CUDA does not initialise under a recent kernel: KASLR with HMM.",
-        "Without NVSwitch the same text as a missing fabric manager comes from recent kernels, whose randomised address space collides with "
+        "Without NVSwitch the same text as a missing fabric manager comes from recent kernels, whose randomised "
+        "address space collides with "
         "heterogeneous memory management in the driver.",
-        "CUDA 'system not yet initialized' from a program of the driver API: on a machine without NVSwitch a recent kernel (KASLR with HMM) is the "
+        "CUDA 'system not yet initialized' from a program of the driver API: on a machine without NVSwitch a "
+        "recent kernel (KASLR with HMM) is the "
         "known reason; with NVSwitch, a fabric manager that is not running",
         Remediation(
-            "Apply the workaround of the CUDA release notes (disable HMM in nvidia_uvm, or boot with nokaslr), or install a newer driver",
-            ("echo 'options nvidia_uvm uvm_disable_hmm=1' | sudo tee /etc/modprobe.d/uvm.conf; sudo reboot", "systemctl status nvidia-fabricmanager", "uname -r"),
+            "Apply the workaround of the CUDA release notes (disable HMM in nvidia_uvm, or boot with nokaslr), or "
+            "install a newer driver",
+            (
+                "echo 'options nvidia_uvm uvm_disable_hmm=1' | sudo tee /etc/modprobe.d/uvm.conf; sudo reboot",
+                "systemctl status nvidia-fabricmanager",
+                "uname -r",
+            ),
         ),
         (
             Signature(
@@ -209,23 +257,27 @@ register(
         "GPU206",
         "no-kernel-for-this-gpu",
         "The installed torch has no code for this GPU's architecture.",
-        "A wheel holds kernels for a list of compute capabilities. The GPU may be newer than the wheel, or older; is_available() is True either "
+        "A wheel holds kernels for a list of compute capabilities. The GPU may be newer than the wheel, or older; "
+        "is_available() is True either "
         "way.",
         "the installed wheel has no kernels for this GPU's compute capability{arch}",
         Remediation(
-            "Compare the GPU's capability with the wheel's list and install a wheel that contains it: a newer CUDA build (cu128 or later for "
+            "Compare the GPU's capability with the wheel's list and install a wheel that contains it: a newer CUDA "
+            "build (cu128 or later for "
             "Blackwell, sm_100 and sm_120) for a new GPU, an older CUDA build for an old one",
             (
-                "python -c \"import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())\"",
+                'python -c "import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())"',
                 "pip install torch --index-url https://download.pytorch.org/whl/cu128",
             ),
         ),
         (
             Signature(
                 "is not compatible with the current PyTorch installation",
-                "NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.",
+                "NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch "
+                "installation.",
                 "is compatible",
-                r"(?P<gpu>[^\n:]*?) with CUDA capability (?P<arch>sm_\d+) is not compatible with the current PyTorch installation",
+                r"(?P<gpu>[^\n:]*?) with CUDA capability (?P<arch>sm_\d+) is not compatible with the current "
+                r"PyTorch installation",
                 source="torch 1.8 to 2.15, torch/cuda/__init__.py",
             ),
             Signature(
@@ -236,9 +288,12 @@ register(
             ),
             Signature(
                 "which is of cuda capability",
-                "Found GPU0 Tesla K80 which is of cuda capability 3.7.\n    PyTorch no longer supports this GPU because it is too old.",
+                "Found GPU0 Tesla K80 which is of cuda capability 3.7.\n    PyTorch no longer supports this GPU "
+                "because it is too old.",
                 "GPU0 of cuda capability",
-                r"Found GPU\d+ (?P<gpu>[^\n]*?) which is of (?:cuda capability|compute capability \(CC\)|CUDA capability) (?P<arch>\d+\.\d+)[^\n]*\n\s*(?:PyTorch no longer supports|The following list|The minimum)",
+                r"Found GPU\d+ (?P<gpu>[^\n]*?) which is of (?:cuda capability|compute capability \(CC\)|CUDA "
+                r"capability) (?P<arch>\d+\.\d+)[^\n]*\n\s*(?:PyTorch no longer supports|The following list|The "
+                r"minimum)",
                 source="torch 1.0 to 2.15",
             ),
             Signature(
@@ -255,7 +310,8 @@ register(
             ),
             Signature(
                 "not compiled with -gencode for this architecture",
-                "FATAL: kernel `fmha_cutlassF` is for sm80-sm100, but was built for sm37 (not compiled with -gencode for this architecture)",
+                "FATAL: kernel `fmha_cutlassF` is for sm80-sm100, but was built for sm37 (not compiled with "
+                "-gencode for this architecture)",
                 "compiled",
                 source="xformers",
             ),
@@ -264,27 +320,40 @@ register(
         judge=lambda seen, verdict: with_message(
             verdict,
             (f"{seen.groups['gpu'].strip()}: " if seen.groups.get("gpu", "").strip() else "")
-            + verdict.message.replace("?", "").replace(seen.groups.get("arch", "\0"), f" {seen.groups.get('arch', '')}")
-            + ("" if seen.groups.get("arch") else ": the GPU is too new for the wheel, or too old for it; the log alone does not tell which"),
+            + verdict.message.replace("?", "").replace(
+                seen.groups.get("arch", "\0"), f" {seen.groups.get('arch', '')}"
+            )
+            + (
+                ""
+                if seen.groups.get("arch")
+                else ": the GPU is too new for the wheel, or too old for it; the log alone does not tell which"
+            ),
         ),
-        decide="python -c \"import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())\"",
+        decide='python -c "import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())"',
     ),
     Cause(
         "GPU207",
         "uvm-module-in-bad-state",
         "CUDA: unknown error at initialisation: the nvidia_uvm module is in a bad state, or its device is absent.",
-        "After a suspend and resume nvidia_uvm is left unusable, while nvidia-smi works. In a container the same text means that "
+        "After a suspend and resume nvidia_uvm is left unusable, while nvidia-smi works. In a container the same "
+        "text means that "
         "/dev/nvidia-uvm is not there. The text's own guess, environment variables, plays no part.",
-        "CUDA unknown error at initialisation: the kernel module nvidia_uvm is in a bad state (after suspend and resume), or /dev/nvidia-uvm is "
+        "CUDA unknown error at initialisation: the kernel module nvidia_uvm is in a bad state (after suspend and "
+        "resume), or /dev/nvidia-uvm is "
         "missing in the container; nvidia-smi works all the same",
         Remediation(
             "Reload nvidia_uvm, or reboot; in a container, check that /dev/nvidia-uvm is there",
-            ("sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm", "ls -l /dev/nvidia-uvm", "sudo nvidia-modprobe -u -c=0"),
+            (
+                "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm",
+                "ls -l /dev/nvidia-uvm",
+                "sudo nvidia-modprobe -u -c=0",
+            ),
         ),
         (
             Signature(
                 "CUDA unknown error",
-                "UserWarning: CUDA initialization: CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env "
+                "UserWarning: CUDA initialization: CUDA unknown error - this may be due to an incorrectly set up "
+                "environment, e.g. changing env "
                 "variable CUDA_VISIBLE_DEVICES after program start.",
                 "CUDA error: unspecified launch failure",
                 source="torch 1.6 to 2.15, c10/cuda/CUDAFunctions.cpp",
@@ -310,12 +379,20 @@ register(
         "GPU208",
         "docker-has-no-gpu-runtime",
         "The Docker daemon has no NVIDIA runtime.",
-        "The NVIDIA container toolkit is absent, the daemon was not restarted after it was configured, or the daemon in use (snap, rootless) reads "
+        "The NVIDIA container toolkit is absent, the daemon was not restarted after it was configured, or the "
+        "daemon in use (snap, rootless) reads "
         "another configuration.",
-        "the Docker daemon cannot give a container GPUs: the NVIDIA Container Toolkit is not installed, or not configured in the daemon that is in use",
+        "the Docker daemon cannot give a container GPUs: the NVIDIA Container Toolkit is not installed, or not "
+        "configured in the daemon that is in use",
         Remediation(
-            "Install the toolkit, configure Docker for it and restart the daemon that is in use; Docker from snap does not work with it",
-            ("sudo apt-get install -y nvidia-container-toolkit", "sudo nvidia-ctk runtime configure --runtime=docker", "sudo systemctl restart docker", "docker info | grep -i -E 'runtimes|root dir'"),
+            "Install the toolkit, configure Docker for it and restart the daemon that is in use; Docker from snap "
+            "does not work with it",
+            (
+                "sudo apt-get install -y nvidia-container-toolkit",
+                "sudo nvidia-ctk runtime configure --runtime=docker",
+                "sudo systemctl restart docker",
+                "docker info | grep -i -E 'runtimes|root dir'",
+            ),
         ),
         (
             Signature(
@@ -338,13 +415,6 @@ register(
                 source="Docker 17 to 24",
             ),
             Signature(
-                "nvidia-container-cli: initialization error",
-                "nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown",
-                "nvidia-container-cli: mount",
-                r"nvidia-container-cli: initialization error: (?:nvml error: driver not loaded|load library failed: libnvidia-ml\.so)",
-                source="libnvidia-container 1.x",
-            ),
-            Signature(
                 "unresolvable CDI devices",
                 "failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=all",
                 "CDI devices",
@@ -359,8 +429,13 @@ register(
         "No software mends that. Processes hang without an exception, and nvidia-smi fails.",
         "the GPU dropped off the PCIe bus{where}: heat, power supply, seating or firmware",
         Remediation(
-            "Drain the node and reset or reboot it; limit the power, check cooling, reseat the card, update the firmware, replace it if it recurs",
-            ("sudo nvidia-smi -pl 300", "sudo nvidia-smi --gpu-reset -i 0", "dmesg -T | grep -i -E 'xid|nvrm|aer|pcie'"),
+            "Drain the node and reset or reboot it; limit the power, check cooling, reseat the card, update the "
+            "firmware, replace it if it recurs",
+            (
+                "sudo nvidia-smi -pl 300",
+                "sudo nvidia-smi --gpu-reset -i 0",
+                "dmesg -T | grep -i -E 'xid|nvrm|aer|pcie'",
+            ),
         ),
         (
             Signature(
@@ -379,7 +454,8 @@ register(
             ),
             Signature(
                 "GPU is lost",
-                "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system to recover this GPU",
+                "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system to "
+                "recover this GPU",
                 "packet is lost",
                 source="NVML 390 to 590",
             ),
@@ -399,14 +475,18 @@ register(
         ),
         explains=("GPU2", "SES2", "DST", "MEM2"),
         judge=lambda seen, verdict: with_message(
-            verdict, verdict.message.replace("?", "") if not seen.groups.get("where") else verdict.message.replace(seen.groups["where"], f" (PCI {seen.groups['where']})")
+            verdict,
+            verdict.message.replace("?", "")
+            if not seen.groups.get("where")
+            else verdict.message.replace(seen.groups["where"], f" (PCI {seen.groups['where']})"),
         ),
     ),
     Cause(
         "GPU210",
         "xid-reported",
         "The driver reported an Xid.",
-        "The number says what happened: memory faults of the program (13, 31, 43), memory that failed (48, 63, 64, 92, 94, 95), NVLink (74), "
+        "The number says what happened: memory faults of the program (13, 31, 43), memory that failed (48, 63, 64, "
+        "92, 94, 95), NVLink (74), "
         "the GPU's own processor (119, 120), the bus (79).",
         "the driver reported Xid {xid}",
         Remediation("Look the number up in NVIDIA's Xid catalogue", ("dmesg -T | grep -i xid",)),
@@ -433,15 +513,20 @@ register(
         "GPU211",
         "driver-too-old",
         "The host's driver is older than the CUDA that torch was built with.",
-        "The number in the text is the CUDA version that the driver supports, in thousands, not the driver's own version.",
+        "The number in the text is the CUDA version that the driver supports, in thousands, not the driver's own "
+        "version.",
         "the host's NVIDIA driver is too old for the CUDA that the installed torch was built with",
-        Remediation("Update the NVIDIA driver of the host, or install a torch built for an older CUDA", ("nvidia-smi", "python -c \"import torch; print(torch.version.cuda)\"")),
+        Remediation(
+            "Update the NVIDIA driver of the host, or install a torch built for an older CUDA",
+            ("nvidia-smi", 'python -c "import torch; print(torch.version.cuda)"'),
+        ),
         (
             Signature(
                 "driver on your system is too old",
                 "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).",
                 "the driver is too old to be rated",
-                r"driver on your system is too old \(found version (?P<version>\d+)\)|driver on your system is too old",
+                r"driver on your system is too old \(found version (?P<version>\d+)\)|driver on your system is too "
+                r"old",
                 source="torch 1.0 to 2.15, c10/cuda/CUDAFunctions.cpp",
             ),
             Signature(
@@ -452,7 +537,8 @@ register(
             ),
             Signature(
                 "unsatisfied condition: cuda",
-                "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8, please update your driver to a newer version",
+                "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8, please update your "
+                "driver to a newer version",
                 "unsatisfied condition",
                 r"unsatisfied condition: cuda ?>= ?(?P<need>[\d.]+)",
                 source="libnvidia-container 1.x",
@@ -466,10 +552,16 @@ register(
         "no-gpu-visible",
         "CUDA sees no GPU.",
         "The container was started without GPUs, the job was given none, or CUDA_VISIBLE_DEVICES hides them.",
-        "CUDA sees no GPU: the container was started without --gpus, the scheduler gave none, or the visible devices are restricted to none",
+        "CUDA sees no GPU: the container was started without --gpus, the scheduler gave none, or the visible "
+        "devices are restricted to none",
         Remediation(
             "Start the container with GPUs, ask the scheduler for one, and look at what is visible",
-            ("docker run --gpus all ...", "nvidia-smi -L", "env | grep -E 'CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES'", "sbatch --gres=gpu:1 ..."),
+            (
+                "docker run --gpus all ...",
+                "nvidia-smi -L",
+                "env | grep -E 'CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES'",
+                "sbatch --gres=gpu:1 ...",
+            ),
         ),
         (
             Signature(
@@ -480,7 +572,8 @@ register(
             ),
             Signature(
                 "Found no NVIDIA driver on your system",
-                "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver",
+                "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and "
+                "installed a driver",
                 "Found NVIDIA driver",
                 source="torch 1.0 to 2.15",
             ),
@@ -492,7 +585,8 @@ register(
             ),
             Signature(
                 "torch.cuda.is_available() is False",
-                "RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False.",
+                "RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is "
+                "False.",
                 "torch.cuda.is_available() is True",
                 r"torch\.cuda\.is_available\(\) (?:is|returned) False(?!\. If you are running on a CPU-only machine)",
                 source="torch 1.0 to 2.15",
@@ -511,7 +605,13 @@ register(
         "The installed torch is a CPU build.",
         "pip resolved to a CPU wheel: another index, another platform, or a dependency that pinned it.",
         "the installed torch has no CUDA: it is a CPU-only build",
-        Remediation("Install the CUDA build of torch", ("pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu128", "python -c \"import torch; print(torch.__version__, torch.version.cuda)\"")),
+        Remediation(
+            "Install the CUDA build of torch",
+            (
+                "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu128",
+                'python -c "import torch; print(torch.__version__, torch.version.cuda)"',
+            ),
+        ),
         (
             Signature(
                 "Torch not compiled with CUDA enabled",
@@ -533,8 +633,16 @@ register(
         "invalid-device-ordinal",
         "A GPU was named by a number that does not exist here.",
         "More processes than visible GPUs, or a fixed cuda:N on a machine with fewer.",
-        "a GPU number beyond what is visible was used (invalid device ordinal): more processes than GPUs, or a fixed cuda:N",
-        Remediation("Use LOCAL_RANK for the device, and no more processes than GPUs", ("torchrun --nproc-per-node=gpu train.py", "nvidia-smi -L", "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))")),
+        "a GPU number beyond what is visible was used (invalid device ordinal): more processes than GPUs, or a "
+        "fixed cuda:N",
+        Remediation(
+            "Use LOCAL_RANK for the device, and no more processes than GPUs",
+            (
+                "torchrun --nproc-per-node=gpu train.py",
+                "nvidia-smi -L",
+                "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
+            ),
+        ),
         (
             Signature(
                 "invalid device ordinal",
@@ -553,44 +661,137 @@ register(
                 "busy or unavailable",
                 "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable",
                 "devices are busy",
-                r"all CUDA-capable devices are busy or unavailable|CUDA-capable device\(s\) is/are busy or unavailable",
+                r"all CUDA-capable devices are busy or unavailable|CUDA-capable device\(s\) is/are busy or "
+                r"unavailable",
                 source="CUDA 9 to 13, exclusive-process compute mode",
             ),
         ),
-        judge=lambda seen, verdict: with_message(
-            verdict,
-            "the GPU refuses another process (busy or unavailable): exclusive-process mode with a process on it, or a MIG or failed device",
-            Remediation("See who holds the GPU, and set the default compute mode", ("nvidia-smi", "sudo nvidia-smi -c DEFAULT")),
-        )
-        if "busy or unavailable" in seen.log.lines[seen.index].text
-        else verdict,
+        judge=lambda seen, verdict: (
+            with_message(
+                verdict,
+                "the GPU refuses another process (busy or unavailable): exclusive-process mode with a process on "
+                "it, or a MIG or failed device",
+                Remediation(
+                    "See who holds the GPU, and set the default compute mode",
+                    ("nvidia-smi", "sudo nvidia-smi -c DEFAULT"),
+                ),
+            )
+            if "busy or unavailable" in seen.log.lines[seen.index].text
+            else verdict
+        ),
+    ),
+    Cause(
+        "GPU215",
+        "no-driver-on-host",
+        "The container toolkit found no NVIDIA driver on the host.",
+        "The driver is not installed or not loaded, or the daemon (snap, Docker Desktop, rootless) sees another "
+        "root file "
+        "system than the one that has it.",
+        "the NVIDIA container toolkit found no driver on the Docker host ({what}): it is not installed or not "
+        "loaded there, or "
+        "the daemon in use (snap, Docker Desktop) does not see it",
+        Remediation(
+            "Install and load the driver on the host, see that nvidia-smi works there, and restart the daemon",
+            (
+                "nvidia-smi",
+                "sudo modprobe nvidia",
+                "sudo systemctl restart docker",
+                "docker info | grep -i 'root dir'",
+            ),
+        ),
+        (
+            Signature(
+                "nvml error: ",
+                "nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown",
+                "nvml error count",
+                r"nvidia-container-cli: (?:initialization|detection) error: (?P<what>nvml error: [\w ]+)",
+                source="libnvidia-container 1.x",
+            ),
+            Signature(
+                "load library failed: libnvidia-ml.so",
+                "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open "
+                "shared "
+                "object file: no such file or directory: unknown.",
+                "load library libnvidia-ml.so",
+                r"(?P<what>load library failed: libnvidia-ml\.so[\w.]*)",
+                source="libnvidia-container 1.x",
+            ),
+            Signature(
+                "GPU access blocked by the operating system",
+                "Failed to initialize NVML: GPU access blocked by the operating system",
+                "access blocked",
+                r"(?P<what>GPU access blocked by the operating system)",
+                source="NVML under WSL 2",
+            ),
+        ),
+        explains=("PKG2", "GPU2"),
+    ),
+    Cause(
+        "GPU225",
+        "unsupported-during-graph-capture",
+        "A CUDA call that is not allowed while a CUDA graph is captured.",
+        "Synchronising, allocating outside the pool, or moving data to the host breaks the capture.",
+        "a CUDA call was made that is not allowed while a CUDA graph is captured (item(), a print, a copy to the "
+        "host, an allocation)",
+        Remediation(
+            "Take the call out of the captured part, warm up before the capture, or switch CUDA graphs off",
+            (
+                "torch.compile(model)  # in place of mode='reduce-overhead'",
+                "TORCHINDUCTOR_CUDAGRAPHS=0 python train.py",
+            ),
+        ),
+        (
+            Signature(
+                "operation not permitted when stream is capturing",
+                "RuntimeError: CUDA error: operation not permitted when stream is capturing",
+                "stream is capturing video",
+                source="CUDA 11 to 13",
+            ),
+            Signature(
+                "accessing tensor output of CUDAGraphs that has been overwritten",
+                "RuntimeError: Error: accessing tensor output of CUDAGraphs that has been overwritten by a "
+                "subsequent run.",
+                "CUDAGraphs overwritten",
+                source="torch 2.1 to 2.15",
+            ),
+        ),
     ),
     Cause(
         "GPU221",
         "device-side-assert",
         "A kernel's assertion failed: an index, most often a label, is out of range.",
-        "Kernels run asynchronously: the Python line of the traceback is any later CUDA call. After the assert every CUDA call of the process "
+        "Kernels run asynchronously: the Python line of the traceback is any later CUDA call. After the assert "
+        "every CUDA call of the process "
         "fails, with other texts, too.",
-        "{what}: an index or label is out of range on the GPU; the Python line of the traceback is only where the error surfaced",
+        "{what}: an index or label is out of range on the GPU; the Python line of the traceback is only where the "
+        "error surfaced",
         Remediation(
-            "Check the labels' minimum and maximum against the number of classes (mask values such as 255 need ignore_index), or the indexes "
+            "Check the labels' minimum and maximum against the number of classes (mask values such as 255 need "
+            "ignore_index), or the indexes "
             "against the embedding's size; run with CUDA_LAUNCH_BLOCKING=1 or on the CPU to get the true line",
-            (_BLOCKING[0], "assert labels.min() >= 0 and labels.max() < num_classes", "nn.CrossEntropyLoss(ignore_index=255)"),
+            (
+                _BLOCKING[0],
+                "assert labels.min() >= 0 and labels.max() < num_classes",
+                "nn.CrossEntropyLoss(ignore_index=255)",
+            ),
         ),
         (
             Signature(
                 "Assertion `t >= 0 && t < n_classes` failed",
-                "../aten/src/ATen/native/cuda/NLLLoss2d.cu:103: nll_loss2d_forward_kernel: block: [5,0,0], thread: [996,0,0] Assertion `t >= 0 && t < "
+                "../aten/src/ATen/native/cuda/NLLLoss2d.cu:103: nll_loss2d_forward_kernel: block: [5,0,0], thread: "
+                "[996,0,0] Assertion `t >= 0 && t < "
                 "n_classes` failed.",
                 "assertion passed",
                 source="torch 1.0 to 2.15, NLLLoss2d.cu and Loss.cu",
             ),
             Signature(
                 "Assertion `",
-                "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1289: indexSelectSmallIndex: block: [1,0,0], thread: [32,0,0] Assertion `srcIndex < "
+                "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1289: indexSelectSmallIndex: block: [1,0,0], "
+                "thread: [32,0,0] Assertion `srcIndex < "
                 "srcSelectDimSize` failed.",
                 "Assertion `x` in the docs",
-                r"\.(?:cu|cuh|cpp|h):\d+: [^\n]*block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion `(?P<assertion>[^`]+)`",
+                r"\.(?:cu|cuh|cpp|h):\d+: [^\n]*block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion "
+                r"`(?P<assertion>[^`]+)`",
                 source="torch 1.0 to 2.15",
             ),
             Signature(
@@ -617,7 +818,8 @@ register(
         "A custom kernel, a wrong index or stride, or a bug of a library. It is reported at a later call.",
         "a CUDA kernel accessed memory that is not its own ({what}); the Python line is only where it surfaced",
         Remediation(
-            "Find the kernel with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer; check custom kernels, index ranges and recently changed extensions",
+            "Find the kernel with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer; check custom kernels, index ranges "
+            "and recently changed extensions",
             _BLOCKING,
         ),
         (
@@ -632,7 +834,8 @@ register(
                 "misaligned address",
                 "RuntimeError: CUDA error: misaligned address",
                 "aligned address",
-                r"CUDA error: (?P<what>misaligned address|an illegal instruction was encountered|invalid program counter|operation not supported on global/shared address space)",
+                r"CUDA error: (?P<what>misaligned address|an illegal instruction was encountered|invalid program "
+                r"counter|operation not supported on global/shared address space)",
                 source="CUDA 9 to 13",
             ),
             Signature(
@@ -653,7 +856,10 @@ register(
         "A CUDA kernel failed to run.",
         "Unspecified launch failure: a fault in the kernel, or a GPU that failed; dmesg tells which by its Xid.",
         "CUDA reported '{what}': a kernel fault, or the GPU itself; the Xid in dmesg tells which",
-        Remediation("Look for an Xid in the host's dmesg; without one, find the kernel", ("dmesg -T | grep -i xid", *_BLOCKING)),
+        Remediation(
+            "Look for an Xid in the host's dmesg; without one, find the kernel",
+            ("dmesg -T | grep -i xid", *_BLOCKING),
+        ),
         (
             Signature(
                 "unspecified launch failure",
@@ -680,7 +886,8 @@ register(
                 "too many resources requested for launch",
                 "RuntimeError: CUDA error: too many resources requested for launch",
                 "too many resources",
-                r"CUDA error: (?P<what>too many resources requested for launch|invalid configuration argument|invalid argument)",
+                r"CUDA error: (?P<what>too many resources requested for launch|invalid configuration "
+                r"argument|invalid argument)",
                 source="CUDA 9 to 13",
             ),
         ),
@@ -694,7 +901,8 @@ register(
         "Hardware. The process is lost; the page is retired or the row remapped at the next reset.",
         "an uncorrectable ECC error of the GPU's memory ended the run: hardware",
         Remediation(
-            "Drain the node, reset the GPU, look at retired pages and remapped rows, and replace the GPU if it recurs",
+            "Drain the node, reset the GPU, look at retired pages and remapped rows, and replace the GPU if it "
+            "recurs",
             ("nvidia-smi -q -d ECC,PAGE_RETIREMENT,ROW_REMAPPER", "sudo nvidia-smi --gpu-reset -i 0"),
         ),
         (
@@ -735,7 +943,8 @@ register(
         "cuBLAS has few words for many causes.",
         "cuBLAS failed ({what}): {why}",
         Remediation(
-            "Run the same batch on the CPU for the true message, check shapes and label ranges, watch the GPU's free memory, and take other CUDA "
+            "Run the same batch on the CPU for the true message, check shapes and label ranges, watch the GPU's "
+            "free memory, and take other CUDA "
             "libraries out of LD_LIBRARY_PATH",
             ("CUDA_LAUNCH_BLOCKING=1 python train.py", "unset LD_LIBRARY_PATH", "pip list | grep -i nvidia-cublas"),
         ),
@@ -750,7 +959,10 @@ register(
         ),
         kind=VAGUE,
         judge=lambda seen, verdict: with_message(
-            verdict, verdict.message.replace("?", _CUBLAS.get(seen.groups.get("what", ""), "shapes, labels, GPU memory or a mixed install"))
+            verdict,
+            verdict.message.replace(
+                "?", _CUBLAS.get(seen.groups.get("what", ""), "shapes, labels, GPU memory or a mixed install")
+            ),
         ),
         decide="run the batch on the CPU",
     ),
@@ -758,11 +970,17 @@ register(
         "GPU232",
         "cudnn-failed",
         "cuDNN failed: no GPU memory for its workspace, another cuDNN in the way, or an unsupported shape.",
-        "cuDNN has few words for many causes; a second cuDNN on LD_LIBRARY_PATH is the most frequent for version texts.",
+        "cuDNN has few words for many causes; a second cuDNN on LD_LIBRARY_PATH is the most frequent for version "
+        "texts.",
         "cuDNN failed ({what}): {why}",
         Remediation(
-            "Take other CUDA libraries out of LD_LIBRARY_PATH, leave GPU memory for its workspace (a smaller batch), and retry without it",
-            ("unset LD_LIBRARY_PATH", "python -c \"import torch; print(torch.backends.cudnn.version())\"", "torch.backends.cudnn.enabled = False"),
+            "Take other CUDA libraries out of LD_LIBRARY_PATH, leave GPU memory for its workspace (a smaller "
+            "batch), and retry without it",
+            (
+                "unset LD_LIBRARY_PATH",
+                'python -c "import torch; print(torch.backends.cudnn.version())"',
+                "torch.backends.cudnn.enabled = False",
+            ),
         ),
         (
             Signature(
@@ -774,7 +992,8 @@ register(
             ),
             Signature(
                 "cuDNN version incompatibility",
-                "RuntimeError: cuDNN version incompatibility: PyTorch was compiled against (9, 1, 0) but found runtime version (8, 9, 2).",
+                "RuntimeError: cuDNN version incompatibility: PyTorch was compiled against (9, 1, 0) but found "
+                "runtime version (8, 9, 2).",
                 "cuDNN version 90100",
                 r"(?P<what>cuDNN version incompatibility)",
                 source="torch 1.10 to 2.15",
@@ -790,21 +1009,28 @@ register(
                 "GET was unable to find an engine to execute this computation",
                 "RuntimeError: GET was unable to find an engine to execute this computation",
                 "find an engine",
-                r"(?P<what>GET was unable to find an engine to execute this computation|FIND was unable to find an engine)",
+                r"(?P<what>GET was unable to find an engine to execute this computation|FIND was unable to find an "
+                r"engine)",
                 source="torch 2.0 to 2.3",
             ),
         ),
         kind=VAGUE,
         judge=lambda seen, verdict: with_message(
             verdict,
-            verdict.message.replace("?", "another cuDNN than torch's is loaded" if "version" in seen.groups.get("what", "") else "GPU memory for its workspace is short, or another cuDNN is loaded"),
+            verdict.message.replace(
+                "?",
+                "another cuDNN than torch's is loaded"
+                if "version" in seen.groups.get("what", "")
+                else "GPU memory for its workspace is short, or another cuDNN is loaded",
+            ),
         ),
     ),
 )
 
 _CUBLAS = {
     "CUBLAS_STATUS_ALLOC_FAILED": "no GPU memory is left for its handle, or an earlier index error broke the context",
-    "CUBLAS_STATUS_NOT_INITIALIZED": "no GPU memory is left for its handle, or an earlier index error broke the context",
+    "CUBLAS_STATUS_NOT_INITIALIZED": "no GPU memory is left for its handle, or an earlier index error broke the "
+    "context",
     "CUBLAS_STATUS_EXECUTION_FAILED": "a kernel failed, often after an index out of range or with a mixed install",
     "CUBLAS_STATUS_INVALID_VALUE": "a second cuBLAS on LD_LIBRARY_PATH, or shapes that do not fit",
     "CUBLAS_STATUS_NOT_SUPPORTED": "the data type or shape is not supported on this GPU",
@@ -821,5 +1047,9 @@ def _assertion(seen: Seen, verdict: Verdict) -> Verdict | None:
         return with_message(verdict, what + rest)
     if "target" in seen.groups:
         return with_message(verdict, f"label {seen.groups['target']} is outside the range of the classes")
-    what = f"assertion {seen.groups['assertion']} failed in a CUDA kernel" if "assertion" in seen.groups else "a CUDA kernel's assertion failed"
+    what = (
+        f"assertion {seen.groups['assertion']} failed in a CUDA kernel"
+        if "assertion" in seen.groups
+        else "a CUDA kernel's assertion failed"
+    )
     return with_message(verdict, verdict.message.replace("?", what, 1))

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import re
 
-from torch_doctor.diagnose.cause import FATAL, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.diagnose.trends import rising
 from torch_doctor.model import Remediation, mib
 
-_UNITS = {"bytes": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "KB": 1000, "MB": 10**6, "GB": 10**9}
+_UNITS = {
+    "bytes": 1,
+    "B": 1,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "TiB": 1 << 40,
+    "KB": 1000,
+    "MB": 10**6,
+    "GB": 10**9,
+}
 _SIZE = r"([\d.]+) ?(bytes|[KMGT]i?B|B)"
-_OOM = r"(?:CUDA|HIP|MPS backend|XPU)?\s?out of memory\b[^\n]*?[Tt]ried to allocate (?P<size>[\d.]+ ?[KMGT]i?B|\d+ bytes)[^\n]*"
+_OOM = (
+    r"(?:CUDA|HIP|MPS backend|XPU)?\s?out of memory\b[^\n]*?[Tt]ried to allocate "
+    r"(?P<size>[\d.]+ ?[KMGT]i?B|\d+ bytes)[^\n]*"
+)
 
 #: shares of the GPU from which a number in the text decides
 FRAGMENTED, OTHERS, LITTLE = 0.1, 0.25, 0.4
+#: bytes of a CUDA context with cuBLAS and cuDNN, roughly
+CONTEXT = 600 << 20
 
 
 def size(pattern: str, text: str) -> float | None:
@@ -54,10 +69,18 @@ def oom(seen: Seen, verdict: Verdict) -> Verdict | None:
     evidence = {f"{k}_bytes": round(v) for k, v in figures.items()}
     total, this = figures.get("total"), figures.get("this")
     others = figures.get("others", 0.0)
-    if total and this is None and others and len(re.findall(r"Process \d+ has", text)) == 1 and "this process has" not in text:
+    if (
+        total
+        and this is None
+        and others
+        and len(re.findall(r"Process \d+ has", text)) == 1
+        and "this process has" not in text
+    ):
         this, others = others, 0.0  # without a clause of its own, the one process named may be this one
     if total and others >= OTHERS * total and (this is None or others > this):
         return _others(verdict, others, this, total, evidence)
+    if this is None and figures.get("reserved"):
+        this = figures["reserved"] + CONTEXT  # torch before 2.1 does not name what the whole process has
     hidden = total - figures.get("free", 0.0) - (this or 0.0) - others if total and this else 0.0
     if total and this and this <= LITTLE * total and hidden >= LITTLE * total:
         return _hidden(verdict, hidden, this, total, evidence)
@@ -74,7 +97,10 @@ def _others(verdict: Verdict, others: float, this: float | None, total: float, e
         f"another process holds {mib(others)} of the GPU's {mib(total)}{own}",
         Remediation(
             "Use another GPU, or stop the other job; in a container without the host's PIDs, look on the host",
-            ("nvidia-smi --query-compute-apps=pid,used_memory,process_name --format=csv", "CUDA_VISIBLE_DEVICES=1 python train.py"),
+            (
+                "nvidia-smi --query-compute-apps=pid,used_memory,process_name --format=csv",
+                "CUDA_VISIBLE_DEVICES=1 python train.py",
+            ),
         ),
         **evidence,
     )
@@ -83,10 +109,12 @@ def _others(verdict: Verdict, others: float, this: float | None, total: float, e
 def _hidden(verdict: Verdict, hidden: float, this: float, total: float, evidence: dict[str, int]) -> Verdict:
     return with_message(
         verdict,
-        f"this process has only {mib(this)} of the GPU's {mib(total)}, and {mib(hidden)} belong to processes that the text does not name: orphaned "
+        f"this process has only {mib(this)} of the GPU's {mib(total)}, and {mib(hidden)} belong to processes that "
+        "the text does not name: orphaned "
         "workers of an earlier run that keep the CUDA context, or another container",
         Remediation(
-            "Find who holds the device, end the orphans, and run with an init as PID 1, so that workers do not outlive their parent",
+            "Find who holds the device, end the orphans, and run with an init as PID 1, so that workers do not "
+            "outlive their parent",
             ("fuser -v /dev/nvidia*", "nvidia-smi", "docker run --init ..."),
         ),
         **evidence,
@@ -96,17 +124,25 @@ def _hidden(verdict: Verdict, hidden: float, this: float, total: float, evidence
 def _fragmented(verdict: Verdict, unused: float, tried: float, evidence: dict[str, int]) -> Verdict:
     return with_message(
         verdict,
-        f"{mib(unused)} are reserved by PyTorch but unallocated, yet no block of {mib(tried)} is free: the allocator's memory is fragmented",
+        f"{mib(unused)} are reserved by PyTorch but unallocated, yet no block of {mib(tried)} is free: the "
+        "allocator's memory is fragmented",
         Remediation(
             "Let segments grow (expandable_segments), and keep shapes steady (pad or bucket variable lengths)",
-            ("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "export PYTORCH_ALLOC_CONF=expandable_segments:True  # torch 2.9 and later"),
+            (
+                "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                "export PYTORCH_ALLOC_CONF=expandable_segments:True  # torch 2.9 and later",
+            ),
         ),
         **evidence,
     )
 
 
 def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict[str, int]) -> Verdict:
-    place = f"{mib(figures['allocated'])} of {mib(figures['total'])}" if {"allocated", "total"} <= set(figures) else "the GPU's memory"
+    place = (
+        f"{mib(figures['allocated'])} of {mib(figures['total'])}"
+        if {"allocated", "total"} <= set(figures)
+        else "the GPU's memory"
+    )
     if in_validation(seen):
         return with_message(verdict, *_VALIDATION, **evidence)
     growth = rising(seen.log, seen.index, r"(?:alloc\w*|mem\w*|reserved|gpu_mem)\D{0,12}([\d.]+) ?([GM]i?B|G|M)?\b")
@@ -116,18 +152,26 @@ def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict
         seen_growth = f": it grew from {first:g} to {last:g} over the steps that are logged" if growth else ""
         return with_message(
             verdict,
-            f"this process filled the GPU itself ({place}){seen_growth}; the first steps fitted, so something is kept from step to step, such as "
+            f"this process filled the GPU itself ({place}){seen_growth}; the first steps fitted, so something is "
+            "kept from step to step, such as "
             "losses or outputs with their graphs",
             Remediation(
-                "Keep numbers, not graphs: total += loss.item(), outputs.append(out.detach().cpu()); then look at what grows with a memory snapshot",
-                ("torch-doctor lint train.py", "torch-doctor memory train.py", "torch.cuda.memory._record_memory_history()"),
+                "Keep numbers, not graphs: total += loss.item(), outputs.append(out.detach().cpu()); then look at "
+                "what grows with a memory snapshot",
+                (
+                    "torch-doctor lint train.py",
+                    "torch-doctor memory train.py",
+                    "torch.cuda.memory._record_memory_history()",
+                ),
             ),
             **evidence,
             steps=steps[1] if steps else None,
         )
     return with_message(
         verdict,
-        f"this process filled the GPU by itself ({place}; {mib(figures['tried'])} more were asked for)" if "tried" in figures else verdict.message,
+        f"this process filled the GPU by itself ({place}; {mib(figures['tried'])} more were asked for)"
+        if "tried" in figures
+        else verdict.message,
         None,
         **evidence,
     )
@@ -142,7 +186,8 @@ def _late(figures: dict[str, float]) -> bool:
 _VALIDATION = (
     "GPU memory ran out in validation: its batches run without no_grad, so that their graphs accumulate",
     Remediation(
-        "Run validation under torch.no_grad() or torch.inference_mode(), and keep its outputs detached and on the CPU",
+        "Run validation under torch.no_grad() or torch.inference_mode(), and keep its outputs detached and on the "
+        "CPU",
         ("with torch.inference_mode():\n    validate(model, loader)", "torch-doctor lint train.py"),
     ),
 )
@@ -154,7 +199,14 @@ def in_validation(seen: Seen) -> bool:
     lines = [line.text for line in seen.log.lines[first : seen.index]]
     starts = [i for i, text in enumerate(lines) if text.startswith("Traceback")]
     frames = "\n".join(lines[starts[-1] if starts else 0 :])
-    return re.search(r"line \d+, in (?:\w*\.)?_?(?:valid\w*|eval\w*|test\w*|infer\w*|predict\w*|\w+_(?:eval|val|valid\w*|test))\b", frames) is not None
+    return (
+        re.search(
+            r"line \d+, in (?:\w*\.)?_?(?:valid\w*|eval\w*|test\w*|infer\w*|predict\w*|\w+_(?:eval|val|valid\w*"
+            r"|test))\b",
+            frames,
+        )
+        is not None
+    )
 
 
 def bare(seen: Seen, verdict: Verdict) -> Verdict | None:
@@ -169,14 +221,24 @@ def killed(seen: Seen, verdict: Verdict) -> Verdict | None:
     if seen.run.stopped_by and not seen.run.oom_kills:
         return None
     if seen.run.oom_kills:
-        return with_message(verdict, f"{verdict.message}; the memory cgroup counted {seen.run.oom_kills} OOM kills", None, oom_kills=seen.run.oom_kills)
+        return with_message(
+            verdict,
+            f"{verdict.message}; the memory cgroup counted {seen.run.oom_kills} OOM kills",
+            None,
+            oom_kills=seen.run.oom_kills,
+        )
     return verdict
 
 
 MORE_RAM = Remediation(
-    "Raise the memory limit of the container or job, use fewer workers or a smaller prefetch_factor, and keep samples in NumPy or Arrow arrays rather "
+    "Raise the memory limit of the container or job, use fewer workers or a smaller prefetch_factor, and keep "
+    "samples in NumPy or Arrow arrays rather "
     "than in lists of Python objects",
-    ("docker run --memory=64g ...", "dmesg -T | grep -i -E 'oom-kill|killed process'", "cat /sys/fs/cgroup/memory.events"),
+    (
+        "docker run --memory=64g ...",
+        "dmesg -T | grep -i -E 'oom-kill|killed process'",
+        "cat /sys/fs/cgroup/memory.events",
+    ),
 )
 
 register(
@@ -184,25 +246,33 @@ register(
         "MEM201",
         "cuda-out-of-memory",
         "A CUDA allocation failed; the figures in the text say who has the memory.",
-        "The text names this process, the others, what PyTorch reserved and did not use, and what was asked for. Each pattern has its own remedy: "
+        "The text names this process, the others, what PyTorch reserved and did not use, and what was asked for. "
+        "Each pattern has its own remedy: "
         "a smaller batch does not help against another process or a growing graph.",
-        "the GPU's memory is full: this process asked for {size} more",
+        "the GPU's memory is full: this process asked for [[{size} ]]more",
         Remediation(
-            "Use a smaller batch with gradient accumulation, bf16 autocast, activation checkpointing, or scaled_dot_product_attention; see what fits with "
+            "Use a smaller batch with gradient accumulation, bf16 autocast, activation checkpointing, or "
+            "scaled_dot_product_attention; see what fits with "
             "torch-doctor memory",
-            ("torch-doctor memory train.py", "torch.autocast('cuda', torch.bfloat16)", "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)"),
+            (
+                "torch-doctor memory train.py",
+                "torch.autocast('cuda', torch.bfloat16)",
+                "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
+            ),
         ),
         (
             Signature(
                 "out of memory",
-                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 10.75 GiB of which 14.62 MiB is free.",
+                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total "
+                "capacity of 10.75 GiB of which 14.62 MiB is free.",
                 "RuntimeError: CUDA error: out of memory",
                 _OOM,
                 source="torch 1.0 to 2.15, c10/cuda/CUDACachingAllocator.cpp",
             ),
             Signature(
                 "tried to allocate",
-                "torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated : 22.1 GiB\n"
+                "torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of "
+                "memory)\nCurrently allocated : 22.1 GiB\n"
                 "Requested : 2.00 GiB\ntried to allocate",
                 "tried to allocate a name",
                 r"Allocation on device (?:\d+ )?would exceed allowed memory",
@@ -224,9 +294,11 @@ register(
         "MEM202",
         "cuda-driver-out-of-memory",
         "The driver reported out of memory outside PyTorch's allocator.",
-        "A context, pinned memory or the mapping of it (BAR1) could not be had. Orphaned workers of a DDP run with pin_memory keep BAR1 and contexts, while "
+        "A context, pinned memory or the mapping of it (BAR1) could not be had. Orphaned workers of a DDP run with "
+        "pin_memory keep BAR1 and contexts, while "
         "nvidia-smi shows free memory.",
-        "the CUDA driver is out of memory outside PyTorch's allocator: GPU memory or BAR1 space (pinned memory) is used up, most often by orphaned "
+        "the CUDA driver is out of memory outside PyTorch's allocator: GPU memory or BAR1 space (pinned memory) is "
+        "used up, most often by orphaned "
         "worker processes of an earlier run",
         Remediation(
             "Find and end orphaned processes that hold the device; nvidia-smi -q shows BAR1 beside the framebuffer",
@@ -241,7 +313,8 @@ register(
             ),
             Signature(
                 "cuda runtime error (2)",
-                "RuntimeError: cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/generic/THCStorage.cu:58",
+                "RuntimeError: cuda runtime error (2) : out of memory at "
+                "/pytorch/aten/src/THC/generic/THCStorage.cu:58",
                 "cuda runtime error (59)",
                 source="torch 0.4 to 1.4",
             ),
@@ -260,9 +333,11 @@ register(
         "MEM203",
         "host-oom-killed-worker",
         "A DataLoader worker got SIGKILL: nearly always the host's OOM killer.",
-        "The container's or job's limit of host RAM was reached, and the kernel ended the largest process. A shortage of shared memory has another signal, "
+        "The container's or job's limit of host RAM was reached, and the kernel ended the largest process. A "
+        "shortage of shared memory has another signal, "
         "bus error.",
-        "DataLoader worker {pid} got SIGKILL: the OOM killer, since the host RAM limit (container or job cgroup) was reached",
+        "DataLoader worker {pid} got SIGKILL: the OOM killer, since the host RAM limit (container or job cgroup) "
+        "was reached",
         MORE_RAM,
         (
             Signature(
@@ -289,16 +364,24 @@ register(
         "cgroup-memory-limit-exceeded",
         "The job's or container's limit of host RAM was exceeded, and the kernel's OOM killer ended a process.",
         "This is host RAM, counted over all processes of the job, page cache of /dev/shm included.",
-        "the limit of host RAM of the job or container (cgroup) was exceeded, and the kernel's OOM killer ended a process{detail}",
+        "the limit of host RAM of the job or container (cgroup) was exceeded, and the kernel's OOM killer ended a "
+        "process{detail}",
         Remediation(
-            "Raise the memory limit (Slurm --mem or --mem-per-cpu, Kubernetes resources.limits.memory, docker --memory), use fewer workers, and keep less "
+            "Raise the memory limit (Slurm --mem or --mem-per-cpu, Kubernetes resources.limits.memory, docker "
+            "--memory), use fewer workers, and keep less "
             "in RAM; the job's peak is in sacct or memory.peak",
-            ("sacct -j JOBID -o JobID,MaxRSS,ReqMem", "sbatch --mem=64G ...", "docker run --memory=64g ...", "cat /sys/fs/cgroup/memory.peak"),
+            (
+                "sacct -j JOBID -o JobID,MaxRSS,ReqMem",
+                "sbatch --mem=64G ...",
+                "docker run --memory=64g ...",
+                "cat /sys/fs/cgroup/memory.peak",
+            ),
         ),
         (
             Signature(
                 "oom-kill event",
-                "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=123.0. Some of your processes may have been killed by the cgroup out-of-memory handler.",
+                "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=123.0. Some of your processes may have "
+                "been killed by the cgroup out-of-memory handler.",
                 "0 oom-kill events",
                 r"[Dd]etected [1-9]\d* oom[-_ ]kill event",
                 source="Slurm 18 to 25",
@@ -325,10 +408,17 @@ register(
                 source="Kubernetes, Docker",
             ),
             Signature(
+                "emory cgroup out of memory: Kill",
+                "Memory cgroup out of memory: Killed process 4242 (python) total-vm:98301412kB, anon-rss:64012032kB",
+                "Memory cgroup limit",
+                r"Memory cgroup out of memory: Kill(?:ed)? process (?P<pid>\d+)",
+                source="Linux 4.x to 6.x, mm/oom_kill.c",
+            ),
+            Signature(
                 "Out of memory: Kill",
                 "Out of memory: Killed process 4242 (python) total-vm:98301412kB, anon-rss:64012032kB, file-rss:0kB",
                 "Out of memory handler",
-                r"(?:Memory cgroup out of memory|Out of memory): Kill(?:ed)? process (?P<pid>\d+)",
+                r"Out of memory: Kill(?:ed)? process (?P<pid>\d+)",
                 source="Linux 4.x to 6.x, mm/oom_kill.c",
             ),
             Signature(
@@ -364,14 +454,16 @@ register(
         ),
         explains=("WRK2", "SES2", "DST", "MEM203", "MEM206", "CMP212", "SHM20"),
         judge=lambda seen, verdict: with_message(
-            verdict, verdict.message.replace("?", f" (process {seen.groups['pid']})" if seen.groups.get("pid") else "")
+            verdict,
+            verdict.message.replace("?", f" (process {seen.groups['pid']})" if seen.groups.get("pid") else ""),
         ),
     ),
     Cause(
         "MEM205",
         "host-allocation-failed",
         "An allocation of host RAM failed.",
-        "malloc, mmap or NumPy got no memory: the limit of RAM, of the address space (ulimit -v), or an array that is larger than thought.",
+        "malloc, mmap or NumPy got no memory: the limit of RAM, of the address space (ulimit -v), or an array that "
+        "is larger than thought.",
         "an allocation of host RAM failed{size}",
         Remediation(
             "Compare what the run needs with the limit, map large arrays from disk, and use fewer workers",
@@ -380,15 +472,18 @@ register(
         (
             Signature(
                 "DefaultCPUAllocator: ",
-                "RuntimeError: [enforce fail at alloc_cpu.cpp:83] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 34359738368 bytes. "
+                "RuntimeError: [enforce fail at alloc_cpu.cpp:83] . DefaultCPUAllocator: can't allocate memory: "
+                "you tried to allocate 34359738368 bytes. "
                 "Error code 12 (Cannot allocate memory)",
                 "DefaultCPUAllocator: ok",
-                r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory): you tried to allocate (?P<size>\d+) bytes",
+                r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory): you tried to allocate "
+                r"(?P<size>\d+) bytes",
                 source="torch 1.0 to 2.15, c10/core/impl/alloc_cpu.cpp",
             ),
             Signature(
                 "Unable to allocate",
-                "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 59.6 GiB for an array with shape (80000, 100000) and data type float64",
+                "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 59.6 GiB for an array with shape "
+                "(80000, 100000) and data type float64",
                 "Unable to allocate shared memory",
                 r"MemoryError: Unable to allocate (?P<size>[\d.]+ [KMGTP]iB) for an array",
                 source="NumPy 1.17 to 2.4",
@@ -416,22 +511,32 @@ register(
             ),
         ),
         explains=("WRK2", "SES2"),
-        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace(seen.groups.get("size") or "?", _asked(seen.groups.get("size", "")))),
+        judge=lambda seen, verdict: with_message(
+            verdict, verdict.message.replace(seen.groups.get("size") or "?", _asked(seen.groups.get("size", "")))
+        ),
     ),
     Cause(
         "MEM206",
         "killed-by-sigkill",
         "A process ended by SIGKILL.",
-        "137 is 128 + 9. The OOM killer sends it, and so does a stop whose grace period ended; the counters of the cgroup tell them apart.",
-        "a process was ended by SIGKILL{detail}: the OOM killer (host RAM limit), or a stop whose grace period ran out",
+        "137 is 128 + 9. The OOM killer sends it, and so does a stop whose grace period ended; the counters of the "
+        "cgroup tell them apart.",
+        "a process was ended by SIGKILL{detail}: the OOM killer (host RAM limit), or a stop whose grace period ran "
+        "out",
         Remediation(
-            "Ask whether the OOM killer counted it; if so raise the host memory limit or use fewer workers, if not look for who stopped the run",
-            ("docker inspect -f '{{.State.OOMKilled}}' CONTAINER", "dmesg -T | grep -i -E 'oom-kill|killed process'", "cat /sys/fs/cgroup/memory.events"),
+            "Ask whether the OOM killer counted it; if so raise the host memory limit or use fewer workers, if not "
+            "look for who stopped the run",
+            (
+                "docker inspect -f '{{.State.OOMKilled}}' CONTAINER",
+                "dmesg -T | grep -i -E 'oom-kill|killed process'",
+                "cat /sys/fs/cgroup/memory.events",
+            ),
         ),
         (
             Signature(
                 "exitcode: -9",
-                "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -9) local_rank: 0 (pid: 4242) of binary: /usr/bin/python",
+                "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -9) local_rank: 0 (pid: "
+                "4242) of binary: /usr/bin/python",
                 "exitcode: -6",
                 r"\(?exitcode: -9\)?(?P<detail>)",
                 source="torch 1.9 to 2.15, torchrun",
@@ -447,7 +552,8 @@ register(
                 "Signal 9",
                 "traceback : Signal 9 (SIGKILL) received by PID 4242",
                 "Signal 15",
-                r"Signal 9 \(SIGKILL\) received by PID (?P<pid>\d+)|died with <Signals\.SIGKILL: 9>|terminated with signal SIGKILL",
+                r"Signal 9 \(SIGKILL\) received by PID (?P<pid>\d+)|died with <Signals\.SIGKILL: 9>|terminated "
+                r"with signal SIGKILL",
                 source="torchrun, subprocess, torch.multiprocessing.spawn",
             ),
             Signature(

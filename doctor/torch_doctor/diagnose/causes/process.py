@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from torch_doctor.diagnose.cause import ECHO, FATAL, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
-from torch_doctor.diagnose.tables import SIGNALS, signal_of
+from torch_doctor.diagnose.tables import SIGNALS, signal_name, signal_of
 from torch_doctor.model import Remediation
-from torch_doctor.process import signal_name
 
 GRACEFUL = Remediation(
-    "Run an init as PID 1 (docker run --init, or tini), exec python in the start script so that it gets the signal, save a checkpoint in a SIGTERM "
+    "Run an init as PID 1 (docker run --init, or tini), exec python in the start script so that it gets the "
+    "signal, save a checkpoint in a SIGTERM "
     "handler, and give it time with --stop-timeout",
-    ("docker run --init --stop-timeout 120 ...", "exec python train.py", "docker inspect -f '{{.State.OOMKilled}}' CONTAINER"),
+    (
+        "docker run --init --stop-timeout 120 ...",
+        "exec python train.py",
+        "docker inspect -f '{{.State.OOMKilled}}' CONTAINER",
+    ),
 )
 
 
@@ -18,14 +22,18 @@ def stopped(seen: Seen, verdict: Verdict) -> Verdict | None:
     """137 of a container: after docker stop it is the grace period; a counted OOM kill is the limit of RAM."""
     if seen.run.oom_kills or seen.has(r"oom-?kill|OOMKilled\W{1,6}true|[Oo]ut of memory: Kill"):
         return None
-    stop = seen.has(r"docker(?:-compose| compose)? stop|docker-compose down|docker compose down|[Ss]topping container|real\s+0m1[0-9]\.")
+    stop = seen.has(
+        r"docker(?:-compose| compose)? stop|docker-compose down|docker compose down|[Ss]topping "
+        r"container|real\s+0m1[0-9]\."
+    )
     if stop:
         return verdict
     if seen.near(r"SIGTERM|terminationGracePeriod|preempt", 20, 2):
         return verdict
     return with_message(
         verdict,
-        "the container ended with 137 (SIGKILL): after a stop whose SIGTERM PID 1 did not act on (bash or python as PID 1, no handler), or by a kill of the kernel's; "
+        "the container ended with 137 (SIGKILL): after a stop whose SIGTERM PID 1 did not act on (bash or python "
+        "as PID 1, no handler), or by a kill of the kernel's; "
         "docker inspect tells which",
         None,
     )
@@ -59,16 +67,24 @@ register(
         "SES201",
         "peer-component-died",
         "torchrun was told to stop because another component ended; this log has no cause.",
-        "A launcher with several components ends the trainer when one of the others dies. SIGTERM arrives from outside.",
-        "torchrun got signal {number} (SIGTERM) from outside: another component, the scheduler or a stop ended this run, and this log holds no cause",
+        "A launcher with several components ends the trainer when one of the others dies. SIGTERM arrives from "
+        "outside.",
+        "torchrun got signal {number} (SIGTERM) from outside: another component, the scheduler or a stop ended "
+        "this run, and this log holds no cause",
         Remediation(
-            "Read the logs of the sibling components and of the scheduler at that time: the one that ended first has the cause",
-            ("kubectl get events --sort-by=.lastTimestamp", "sacct -j JOBID -o JobID,State,ExitCode,End", "docker events --since 1h --filter event=die"),
+            "Read the logs of the sibling components and of the scheduler at that time: the one that ended first "
+            "has the cause",
+            (
+                "kubectl get events --sort-by=.lastTimestamp",
+                "sacct -j JOBID -o JobID,State,ExitCode,End",
+                "docker events --since 1h --filter event=die",
+            ),
         ),
         (
             Signature(
                 "Received 15 death signal",
-                "W1130 12:13:49.388000 124326 torch/distributed/elastic/agent/server/api.py:723] Received 15 death signal, shutting down workers",
+                "W1130 12:13:49.388000 124326 torch/distributed/elastic/agent/server/api.py:723] Received 15 death "
+                "signal, shutting down workers",
                 "Received 1 death signal, shutting down workers",
                 r"Received (?P<number>15) death signal|Received Signals\.SIGTERM death signal",
                 source="torch 1.9 to 2.15, torch elastic",
@@ -96,16 +112,23 @@ register(
         "SES202",
         "terminal-closed-under-torchrun",
         "torchrun ended because the SSH connection or terminal closed.",
-        "torchrun installs its own handler for SIGHUP, which replaces the one that nohup sets to ignore: nohup does not protect it.",
-        "torchrun got signal 1 (SIGHUP): the terminal or SSH connection closed, and nohup does not protect torchrun, which handles SIGHUP itself",
+        "torchrun installs its own handler for SIGHUP, which replaces the one that nohup sets to ignore: nohup "
+        "does not protect it.",
+        "torchrun got signal 1 (SIGHUP): the terminal or SSH connection closed, and nohup does not protect "
+        "torchrun, which handles SIGHUP itself",
         Remediation(
             "Run it in a session that outlives the connection: torch-doctor run, tmux, screen, or setsid",
-            ("torch-doctor run --name exp1 -- torchrun train.py", "tmux new -s exp1", "setsid torchrun train.py > train.log 2>&1 < /dev/null &"),
+            (
+                "torch-doctor run --name exp1 -- torchrun train.py",
+                "tmux new -s exp1",
+                "setsid torchrun train.py > train.log 2>&1 < /dev/null &",
+            ),
         ),
         (
             Signature(
                 "Received 1 death signal",
-                "W1130 12:13:49.388000 1 torch/distributed/elastic/agent/server/api.py:723] Received 1 death signal, shutting down workers",
+                "W1130 12:13:49.388000 1 torch/distributed/elastic/agent/server/api.py:723] Received 1 death "
+                "signal, shutting down workers",
                 "Received 15 death signal, shutting down workers",
                 source="torch 1.9 to 2.15, torch elastic",
             ),
@@ -144,9 +167,11 @@ register(
         "SES203",
         "stop-not-handled-by-pid1",
         "A container did not end on docker stop and was killed after the grace time.",
-        "The kernel drops signals with default action for PID 1, and bash does not pass them on: SIGTERM does nothing, and 10 s later comes SIGKILL, "
+        "The kernel drops signals with default action for PID 1, and bash does not pass them on: SIGTERM does "
+        "nothing, and 10 s later comes SIGKILL, "
         "137. No checkpoint is written.",
-        "the container ended with 137 after a stop: PID 1 (bash or python without a handler) did not act on SIGTERM, so SIGKILL followed after the grace time "
+        "the container ended with 137 after a stop: PID 1 (bash or python without a handler) did not act on "
+        "SIGTERM, so SIGKILL followed after the grace time "
         "and no checkpoint was written",
         GRACEFUL,
         (
@@ -154,7 +179,7 @@ register(
                 "137",
                 "trainer exited with code 137",
                 "trainer exited with code 37",
-                r"exit(?:ed)?(?: with)?(?: code| status|Code)?\"?\s*[:=(]?\s*\(?137\b",
+                r"(?i)exit(?:ed)?(?: with)?(?: code| status)?\"?\s*[:=(]?\s*\(?137\b",
                 unless=(r"OOMKilled(?!\W{1,4}false)", r"oom-kill"),
                 source="Docker, compose",
             ),
@@ -169,9 +194,13 @@ register(
         "SES204",
         "init-ended-before-child",
         "tini -g with a shell script: the shell ends at once on SIGTERM, and the container with it.",
-        "With -g tini sends SIGTERM to the whole group; bash ends before python has saved, tini exits with its child, and the container is torn down.",
+        "With -g tini sends SIGTERM to the whole group; bash ends before python has saved, tini exits with its "
+        "child, and the container is torn down.",
         "tini's main child, a shell, ended on SIGTERM and took the container down while python was still saving",
-        Remediation("exec python from the script, so that it is tini's direct child", ("exec python train.py \"$@\"", "ENTRYPOINT [\"tini\", \"--\", \"python\", \"train.py\"]")),
+        Remediation(
+            "exec python from the script, so that it is tini's direct child",
+            ('exec python train.py "$@"', 'ENTRYPOINT ["tini", "--", "python", "train.py"]'),
+        ),
         (
             Signature(
                 "Main child exited with signal",
@@ -188,11 +217,29 @@ register(
         "tmux was started without a terminal.",
         "docker exec without -t, cron and CI give no terminal. A detached session needs none.",
         "tmux was started without a terminal (docker exec without -t, or a job)",
-        Remediation("Allocate one with -it, or start the session detached", ("docker exec -it CONTAINER tmux attach -t run", "tmux new-session -d -s run 'python train.py'")),
+        Remediation(
+            "Allocate one with -it, or start the session detached",
+            ("docker exec -it CONTAINER tmux attach -t run", "tmux new-session -d -s run 'python train.py'"),
+        ),
         (
-            Signature("open terminal failed: not a terminal", "open terminal failed: not a terminal", "not a terminal: stdout", source="tmux 2 to 3.6"),
-            Signature("the input device is not a TTY", "the input device is not a TTY", "input device", source="Docker 1.10 to 29"),
-            Signature("Must be connected to a terminal", "Must be connected to a terminal.", "connected to a terminal server", source="screen 4 and 5"),
+            Signature(
+                "open terminal failed: not a terminal",
+                "open terminal failed: not a terminal",
+                "not a terminal: stdout",
+                source="tmux 2 to 3.6",
+            ),
+            Signature(
+                "the input device is not a TTY",
+                "the input device is not a TTY",
+                "input device",
+                source="Docker 1.10 to 29",
+            ),
+            Signature(
+                "Must be connected to a terminal",
+                "Must be connected to a terminal.",
+                "connected to a terminal server",
+                source="screen 4 and 5",
+            ),
         ),
     ),
     Cause(
@@ -201,7 +248,10 @@ register(
         "The image's terminfo has no entry for this TERM.",
         "xterm-kitty, xterm-ghostty, alacritty and tmux-256color are not in minimal images.",
         "the terminal type {term} has no terminfo entry in this image",
-        Remediation("Use a TERM that it has, or install ncurses-term", ("TERM=xterm-256color tmux attach", "apt-get install -y ncurses-term")),
+        Remediation(
+            "Use a TERM that it has, or install ncurses-term",
+            ("TERM=xterm-256color tmux attach", "apt-get install -y ncurses-term"),
+        ),
         (
             Signature(
                 "missing or unsuitable terminal",
@@ -217,7 +267,13 @@ register(
                 r"'?(?P<term>[\w.+-]+)'?: unknown terminal type",
                 source="ncurses 6",
             ),
-            Signature("Cannot find terminfo entry for", "Cannot find terminfo entry for 'xterm-kitty'.", "terminfo", r"Cannot find terminfo entry for '(?P<term>[^']+)'", source="screen 4 and 5"),
+            Signature(
+                "Cannot find terminfo entry for",
+                "Cannot find terminfo entry for 'xterm-kitty'.",
+                "terminfo",
+                r"Cannot find terminfo entry for '(?P<term>[^']+)'",
+                source="screen 4 and 5",
+            ),
         ),
     ),
     Cause(
@@ -225,7 +281,7 @@ register(
         "no-utf8-locale-for-tmux",
         "tmux found no UTF-8 locale.",
         "A minimal image has LANG unset, or a locale that is not installed.",
-        "tmux needs a UTF-8 locale and the image has {have}",
+        "tmux needs a UTF-8 locale[[, and the environment says {have}]]",
         Remediation("Set LANG=C.UTF-8", ("docker run -e LANG=C.UTF-8 ...", "ENV LANG=C.UTF-8")),
         (
             Signature(
@@ -235,17 +291,26 @@ register(
                 r"need UTF-8 locale \(LC_CTYPE\) but have (?P<have>\S+)",
                 source="tmux 2.2 to 3.6",
             ),
-            Signature("invalid LC_ALL, LC_CTYPE or LANG", "tmux: invalid LC_ALL, LC_CTYPE or LANG", "LC_ALL set", r"invalid LC_ALL, LC_CTYPE or LANG(?P<have>)", source="tmux 2.2 to 3.6"),
+            Signature(
+                "invalid LC_ALL, LC_CTYPE or LANG",
+                "tmux: invalid LC_ALL, LC_CTYPE or LANG",
+                "LC_ALL set",
+                r"invalid LC_ALL, LC_CTYPE or LANG(?P<have>)",
+                source="tmux 2.2 to 3.6",
+            ),
         ),
-        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace(" and the image has ?", "").replace("the image has ?", "")),
     ),
     Cause(
         "SES208",
         "tmux-socket-folder-unsafe",
         "tmux's socket folder exists with another owner or a wide mode.",
         "A persisted or shared /tmp, or a changed uid, leaves /tmp/tmux-UID with another owner or mode.",
-        "tmux refuses its socket folder {path}: it has another owner, or a mode wider than 700 (a volume on /tmp, or a changed uid)",
-        Remediation("Give tmux a folder of its own with mode 700", ("export TMUX_TMPDIR=$(mktemp -d)", "mkdir -m 700 ~/.tmux-socket && export TMUX_TMPDIR=~/.tmux-socket")),
+        "tmux refuses its socket folder {path}: it has another owner, or a mode wider than 700 (a volume on /tmp, "
+        "or a changed uid)",
+        Remediation(
+            "Give tmux a folder of its own with mode 700",
+            ("export TMUX_TMPDIR=$(mktemp -d)", "mkdir -m 700 ~/.tmux-socket && export TMUX_TMPDIR=~/.tmux-socket"),
+        ),
         (
             Signature(
                 "has unsafe permissions",
@@ -254,17 +319,45 @@ register(
                 r"directory (?P<path>\S+) has unsafe permissions",
                 source="tmux 2.0 to 3.6",
             ),
-            Signature("is not owned by you", "/tmp/uscreens/S-root is not owned by you", "x is owned by you", r"(?P<path>/\S+) (?:is not owned by you|must have mode \d+)", source="screen 4 and 5"),
-            Signature("must have mode", "Directory '/run/screen' must have mode 777.", "must have a mode", r"Directory '?(?P<path>[^' ]+)'? must have mode \d+", source="screen 4 and 5"),
+            Signature(
+                "is not owned by you",
+                "/tmp/uscreens/S-root is not owned by you",
+                "x is owned by you",
+                r"(?P<path>/\S+) (?:is not owned by you|must have mode \d+)",
+                source="screen 4 and 5",
+            ),
+            Signature(
+                "Cannot make directory",
+                "Cannot make directory '/run/screen': Permission denied",
+                "cannot make",
+                r"Cannot make directory '(?P<path>[^']*screen[^']*)'",
+                source="screen 4 and 5",
+            ),
+            Signature(
+                "must have mode",
+                "Directory '/run/screen' must have mode 777.",
+                "must have a mode",
+                r"Directory '?(?P<path>[^' ]+)'? must have mode \d+",
+                source="screen 4 and 5",
+            ),
         ),
     ),
     Cause(
         "SES209",
         "tmux-socket-on-read-only-fs",
         "tmux cannot replace its socket: the file system is read-only.",
-        "The stale socket of an earlier server cannot be removed on a file system that went, or was mounted, read-only.",
-        "tmux cannot create its socket {path}: the file system is read-only, so the stale socket there cannot be replaced",
-        Remediation("Repair or remount the file system, or put the socket on a tmpfs", ("findmnt -T /tmp -o OPTIONS", "export TMUX_TMPDIR=/dev/shm", "docker run --read-only --tmpfs /tmp:exec ...")),
+        "The stale socket of an earlier server cannot be removed on a file system that went, or was mounted, "
+        "read-only.",
+        "tmux cannot create its socket {path}: the file system is read-only, so the stale socket there cannot be "
+        "replaced",
+        Remediation(
+            "Repair or remount the file system, or put the socket on a tmpfs",
+            (
+                "findmnt -T /tmp -o OPTIONS",
+                "export TMUX_TMPDIR=/dev/shm",
+                "docker run --read-only --tmpfs /tmp:exec ...",
+            ),
+        ),
         (
             Signature(
                 "error creating",
@@ -273,7 +366,13 @@ register(
                 r"error creating (?P<path>/\S+) \((?:Address already in use|Read-only file system)\)",
                 source="tmux 2.0 to 3.6",
             ),
-            Signature("couldn't create directory", "couldn't create directory /tmp/tmux-0 (Read-only file system)", "couldn't create", r"couldn't create directory (?P<path>/\S+) \(Read-only", source="tmux 3.x"),
+            Signature(
+                "couldn't create directory",
+                "couldn't create directory /tmp/tmux-0 (Read-only file system)",
+                "couldn't create",
+                r"couldn't create directory (?P<path>/\S+) \(Read-only",
+                source="tmux 3.x",
+            ),
         ),
         decide="findmnt -T /tmp -o TARGET,OPTIONS; touch /tmp/x",
     ),
@@ -281,12 +380,18 @@ register(
         "SES210",
         "tmux-as-main-process",
         "A container's main process ended at once with status 0: tmux went into the background.",
-        "tmux new -d, like nohup with &, returns at once; PID 1 ends, the container stops, and takes the training along.",
-        "the container's main process ended with 0 and no training in its log: tmux new -d (or nohup with &) goes into the background, PID 1 ends and the container "
+        "tmux new -d, like nohup with &, returns at once; PID 1 ends, the container stops, and takes the training "
+        "along.",
+        "the container's main process ended with 0 and no training in its log: tmux new -d (or nohup with &) goes "
+        "into the background, PID 1 ends and the container "
         "stops with the training in it",
         Remediation(
-            "Keep a process in the foreground as PID 1 and start tmux inside, or let torch-doctor run hold the session",
-            ("docker run -d --init IMAGE sleep infinity; docker exec -it CONTAINER tmux new -s run", "docker run -d IMAGE torch-doctor run --name exp1 -- python train.py"),
+            "Keep a process in the foreground as PID 1 and start tmux inside, or let torch-doctor run hold the "
+            "session",
+            (
+                "docker run -d --init IMAGE sleep infinity; docker exec -it CONTAINER tmux new -s run",
+                "docker run -d IMAGE torch-doctor run --name exp1 -- python train.py",
+            ),
         ),
         (
             Signature(
@@ -305,41 +410,53 @@ register(
         "SES211",
         "native-crash",
         "A native crash (SIGSEGV, SIGABRT or SIGILL) in C or C++ code.",
-        "A C extension, a broken or mixed binary install, or a library that is neither fork- nor thread-safe. faulthandler names only the Python line above "
+        "A C extension, a broken or mixed binary install, or a library that is neither fork- nor thread-safe. "
+        "faulthandler names only the Python line above "
         "it.",
-        "a native crash ({what}) in C/C++ code: a C extension, a broken or mixed binary install (ABI), or a library that is not safe over a fork or in threads; "
+        "a native crash ({what}) in C/C++ code: a C extension, a broken or mixed binary install (ABI), or a "
+        "library that is not safe over a fork or in threads; "
         "the log alone does not name the library",
         Remediation(
-            "Read the lines after 'Current thread' that faulthandler prints, run under gdb, retry with num_workers=0, and look at native packages that changed lately",
-            ("PYTHONFAULTHANDLER=1 python train.py", "gdb -batch -ex run -ex bt --args python train.py", "DataLoader(..., num_workers=0)", "pip list --outdated"),
+            "Read the lines after 'Current thread' that faulthandler prints, run under gdb, retry with "
+            "num_workers=0, and look at native packages that changed lately",
+            (
+                "PYTHONFAULTHANDLER=1 python train.py",
+                "gdb -batch -ex run -ex bt --args python train.py",
+                "DataLoader(..., num_workers=0)",
+                "pip list --outdated",
+            ),
         ),
         (
             Signature(
                 "Fatal Python error: ",
                 "Fatal Python error: Segmentation fault",
                 "Fatal error",
-                r"Fatal Python error: (?P<what>Segmentation fault|Aborted|Illegal instruction|Floating[- ]point exception)",
+                r"Fatal Python error: (?P<what>Segmentation fault|Aborted|Illegal instruction|Floating[- ]point "
+                r"exception)",
                 source="python 3.8 to 3.14, faulthandler",
             ),
             Signature(
                 "egmentation fault",
                 "run.sh: line 3: 4242 Segmentation fault      (core dumped) python train.py",
                 "a segmentation model",
-                r"^(?:.*: line \d+: +\d+ +)?(?P<what>Segmentation fault)\b[^\n]*$|Unexpected segmentation fault encountered in worker|killed by signal: Segmentation fault",
+                r"^(?:.*: line \d+: +\d+ +)?(?P<what>Segmentation fault)\b[^\n]*$|Unexpected segmentation fault "
+                r"encountered in worker|killed by signal: Segmentation fault",
                 source="bash, torch 0.4 to 2.15",
             ),
             Signature(
                 "exitcode: -11",
                 "failed (exitcode: -11) local_rank: 0 (pid: 4242) of binary: /usr/bin/python",
                 "exitcode: -9",
-                r"exitcode: -11|Signal 11 \(SIGSEGV\)|terminated with signal SIGSEGV|died with <Signals\.SIGSEGV|exit(?:ed)?(?: with)? code:? 139\b|exit status 139\b",
+                r"exitcode: -11|Signal 11 \(SIGSEGV\)|terminated with signal SIGSEGV|died with "
+                r"<Signals\.SIGSEGV|exit(?:ed)?(?: with)? code:? 139\b|exit status 139\b",
                 source="torchrun, shells",
             ),
             Signature(
                 "SIGSEGV",
                 "  traceback : Signal 11 (SIGSEGV) received by PID 4242",
                 "SIGSEGV handler",
-                r"Signal 11 \((?P<what>SIGSEGV)\) received|terminated with signal SIGSEGV|died with <Signals\.SIGSEGV|\*\*\* (?:Process received signal|SIGSEGV)",
+                r"Signal 11 \((?P<what>SIGSEGV)\) received|terminated with signal SIGSEGV|died with "
+                r"<Signals\.SIGSEGV|\*\*\* (?:Process received signal|SIGSEGV)",
                 source="torchrun, Open MPI, glog",
             ),
             Signature(
@@ -360,14 +477,17 @@ register(
                 "core dumped",
                 "Aborted (core dumped)",
                 "no core dumped today",
-                r"^(?:.*: line \d+: +\d+ +)?(?P<what>Aborted|Floating point exception|Trace/breakpoint trap)\b\s*\(core dumped\)",
+                r"^(?:.*: line \d+: +\d+ +)?(?P<what>Aborted|Floating point exception|Trace/breakpoint "
+                r"trap)\b\s*\(core dumped\)",
                 source="bash",
             ),
             Signature(
                 "double free or corruption",
                 "double free or corruption (!prev)",
                 "double-free",
-                r"(?P<what>double free or corruption|corrupted size vs\. prev_size|malloc\(\): (?:corrupted|invalid)|free\(\): invalid (?:pointer|size|next size)|munmap_chunk\(\): invalid pointer|corrupted double-linked list)",
+                r"(?P<what>double free or corruption|corrupted size vs\. prev_size|malloc\(\): "
+                r"(?:corrupted|invalid)|free\(\): invalid (?:pointer|size|next size)|munmap_chunk\(\): invalid "
+                r"pointer|corrupted double-linked list)",
                 source="glibc 2.26 to 2.41",
             ),
             Signature(
@@ -391,8 +511,20 @@ register(
         "the run was interrupted by SIGINT (Ctrl-C, or a launcher that passed it on)",
         Remediation("Nothing to mend; resume from the last checkpoint", ("python train.py --resume last.pt",)),
         (
-            Signature("KeyboardInterrupt", "KeyboardInterrupt", "except KeyboardInterrupt as e:", r"^KeyboardInterrupt\b", source="python 3.8 to 3.14"),
-            Signature("got signal: 2", "SignalException: Process 7 got signal: 2", "SignalException: Process 7 got signal: 15", r"got signal: 2\b", source="torch elastic"),
+            Signature(
+                "KeyboardInterrupt",
+                "KeyboardInterrupt",
+                "except KeyboardInterrupt as e:",
+                r"^KeyboardInterrupt\b",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "got signal: 2",
+                "SignalException: Process 7 got signal: 2",
+                "SignalException: Process 7 got signal: 15",
+                r"got signal: 2\b",
+                source="torch elastic",
+            ),
         ),
         kind=ECHO,
         explains=("WRK222", "SES222"),
@@ -429,7 +561,13 @@ register(
                 r"\*\*\* (?:JOB|STEP) \S+ ON \S+ (?P<what>CANCELLED AT \S+) \*\*\*",
                 source="Slurm 14 to 25",
             ),
-            Signature("DeadlineExceeded", "Reason: DeadlineExceeded, Job was active longer than specified deadline", "DEADLINE_EXCEEDED: grpc", r"(?P<what>DeadlineExceeded)", source="Kubernetes"),
+            Signature(
+                "DeadlineExceeded",
+                "Reason: DeadlineExceeded, Job was active longer than specified deadline",
+                "DEADLINE_EXCEEDED: grpc",
+                r"(?P<what>DeadlineExceeded)",
+                source="Kubernetes",
+            ),
             Signature(
                 "Evicted",
                 "Status: Failed  Reason: Evicted  Message: The node was low on resource: ephemeral-storage.",
@@ -441,25 +579,100 @@ register(
         explains=("SES2", "MEM206", "DST2", "WRK2"),
     ),
     Cause(
+        "SES214",
+        "tmux-server-gone",
+        "The tmux or screen server is not there any more, or not where the client looks.",
+        "It ended with its container or its last session, was killed (OOM killer, systemd's KillUserProcesses at "
+        "logout), or listens in another "
+        "TMUX_TMPDIR or for another uid.",
+        "no tmux server answers at {path}: it ended with its container or was killed, or it runs for another uid "
+        "or TMUX_TMPDIR",
+        Remediation(
+            "Look with the uid and TMUX_TMPDIR that started it; keep PID 1 of the container alive; on the host, "
+            "let processes live after logout",
+            (
+                "tmux -S PATH ls; echo $TMUX_TMPDIR; id -u",
+                "docker exec -u 0 CONTAINER ps aux | grep tmux",
+                "sudo loginctl enable-linger $USER",
+            ),
+        ),
+        (
+            Signature(
+                "no server running on",
+                "no server running on /tmp/tmux-1000/default",
+                "server running on port 80",
+                r"no server running on (?P<path>/\S+)",
+                source="tmux 2 to 3.6",
+            ),
+            Signature(
+                "error connecting to",
+                "error connecting to /tmp/tmux-1000/default (No such file or directory)",
+                "error connecting to the tracker",
+                r"error connecting to (?P<path>/\S*tmux\S*) \((?:No such file or directory|Connection refused)\)",
+                source="tmux 2 to 3.6",
+            ),
+            Signature(
+                "server exited unexpectedly",
+                "[server exited unexpectedly]",
+                "server exited",
+                r"^\[?(?:lost server|server exited unexpectedly)\]?$(?P<path>)",
+                source="tmux 2 to 3.6",
+            ),
+            Signature(
+                "There is no screen to be resumed",
+                "There is no screen to be resumed matching exp1.",
+                "no screen",
+                source="screen 4 and 5",
+            ),
+        ),
+        kind=VAGUE,
+        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace(" at ?", "").replace(" at :", ":")),
+    ),
+    Cause(
+        "SES215",
+        "terminal-belongs-to-another-user",
+        "screen cannot open the terminal after su or in docker exec.",
+        "The terminal device belongs to the user who logged in.",
+        "screen cannot open its terminal {path}: the device belongs to another user (after su), or there is none",
+        Remediation(
+            "Log in as that user, or start the terminal through script",
+            ("script /dev/null -c 'screen -r'", "docker exec -it -u trainer CONTAINER screen -r"),
+        ),
+        (
+            Signature(
+                "Cannot open your terminal",
+                "Cannot open your terminal '/dev/pts/0' - please check.",
+                "Cannot open the file",
+                r"Cannot open your terminal '(?P<path>[^']*)'",
+                source="screen 4 and 5",
+            ),
+        ),
+    ),
+    Cause(
         "SES221",
         "ended-by-signal",
         "A process ended with a status that stands for a signal.",
         "128 + n, or -n from Python, is signal n.",
         "a process ended by a signal",
-        Remediation("Look for what sent it: the kernel's log, the scheduler, or the first failing process", ("dmesg -T | tail -30", "PYTHONFAULTHANDLER=1 python train.py")),
+        Remediation(
+            "Look for what sent it: the kernel's log, the scheduler, or the first failing process",
+            ("dmesg -T | tail -30", "PYTHONFAULTHANDLER=1 python train.py"),
+        ),
         (
             Signature(
                 "exit",
                 "worker exited with exit code 143",
                 "exit code 1",
-                r"(?:exit(?:ed)?|code|status|exitcode|returncode|rc)(?: with| code| status| value)*\s*[:=]?\s*\(?(?P<status>12[9]|13[0-689]|14[0-9]|15[0-9])\b",
+                r"(?:exit(?:ed)?|code|status|exitcode|returncode|rc)(?: with| code| status| "
+                r"value)*\s*[:=]?\s*\(?(?P<status>12[9]|13[0-689]|14[0-9]|15[0-9])\b",
                 source="shells, Docker, Slurm",
             ),
             Signature(
                 "exit",
                 "failed (exitcode: -6) local_rank: 0 (pid: 42)",
                 "exitcode: 1",
-                r"(?:exitcode|exit code|return code|returncode|status)\s*[:=]?\s*(?P<minus>-(?:[1-8]|1[0-9]|2\d|3[01]))\b",
+                r"(?:exitcode|exit code|return "
+                r"code|returncode|status)\s*[:=]?\s*(?P<minus>-(?:[1-8]|1[0-9]|2\d|3[01]))\b",
                 source="torchrun, subprocess",
             ),
         ),
@@ -470,23 +683,42 @@ register(
         "SES222",
         "launcher-summary",
         "The launcher's summary of a rank that failed.",
-        "ChildFailedError and CalledProcessError repeat that a child failed; the child's own error stands above, or in its own log.",
+        "ChildFailedError and CalledProcessError repeat that a child failed; the child's own error stands above, "
+        "or in its own log.",
         "the launcher reports that a process failed{detail}; its own error is not in this log",
         Remediation(
-            "Look at the failing rank's own output; wrap main with torch's record to get its traceback into the summary",
+            "Look at the failing rank's own output; wrap main with torch's record to get its traceback into the "
+            "summary",
             ("torchrun --tee 3 --log-dir logs train.py", "@torch.distributed.elastic.multiprocessing.errors.record"),
         ),
         (
-            Signature("ChildFailedError", "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:", "ChildProcessError", source="torch 1.9 to 2.15"),
+            Signature(
+                "ChildFailedError",
+                "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+                "ChildProcessError",
+                source="torch 1.9 to 2.15",
+            ),
             Signature(
                 "CalledProcessError",
-                "subprocess.CalledProcessError: Command '['/usr/bin/python', 'train.py']' returned non-zero exit status 1.",
+                "subprocess.CalledProcessError: Command '['/usr/bin/python', 'train.py']' returned non-zero exit "
+                "status 1.",
                 "CalledProcessError: Command '['ptxas'",
                 r"CalledProcessError: Command '[^\n]*\.py[^\n]*' returned non-zero exit status \d+",
                 source="accelerate, deepspeed, python 3.8 to 3.14",
             ),
-            Signature("ProcessRaisedException", "torch.multiprocessing.spawn.ProcessRaisedException:", "Process raised", source="torch 1.6 to 2.15"),
-            Signature("srun: error:", "srun: error: n1: task 3: Exited with exit code 1", "srun: job 1", r"srun: error: [^\n]*task[^\n]*: Exited with exit code [1-9]\d*", source="Slurm"),
+            Signature(
+                "ProcessRaisedException",
+                "torch.multiprocessing.spawn.ProcessRaisedException:",
+                "Process raised",
+                source="torch 1.6 to 2.15",
+            ),
+            Signature(
+                "srun: error:",
+                "srun: error: n1: task 3: Exited with exit code 1",
+                "srun: job 1",
+                r"srun: error: [^\n]*task[^\n]*: Exited with exit code [1-9]\d*",
+                source="Slurm",
+            ),
         ),
         kind=ECHO,
         judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("?", "")),
@@ -501,7 +733,8 @@ register(
         (
             Signature(
                 "leaked ",
-                "UserWarning: resource_tracker: There appear to be 24 leaked semaphore objects to clean up at shutdown",
+                "UserWarning: resource_tracker: There appear to be 24 leaked semaphore objects to clean up at "
+                "shutdown",
                 "leaked memory",
                 r"resource_tracker: There appear to be \d+ leaked \w+",
                 source="python 3.8 to 3.14",

@@ -11,7 +11,10 @@ from torch_doctor.facts.log import LogFacts
 from torch_doctor.model import Finding, Location, Remediation, Severity
 from torch_doctor.registry import check
 
-_ERROR_LINE = re.compile(r"^\s*(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit|Failure)\b(?:: .*)?$|\b(?:ERROR|FATAL|CRITICAL|fatal|panic)\b[\s:\]]")
+_ERROR_LINE = re.compile(
+    r"^\s*(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit|Failure)\b(?:: "
+    r".*)?$|\b(?:ERROR|FATAL|CRITICAL|fatal|panic)\b[\s:\]]"
+)
 
 
 @check("SES299", "unrecognised-failure", tags={UNKNOWN})

@@ -66,7 +66,7 @@ def old_amp_api(script: Script) -> Iterator[Finding]:
             written = dotted(attribute)
             name = script.index.resolve(written)
             module = name.rpartition(".")[0]
-            if module in _MODULES and not _fallback(script, attribute):
+            if module in _MODULES and _is_used(script, attribute) and not _fallback(script, attribute):
                 yield finding(
                     script,
                     attribute,
@@ -75,6 +75,14 @@ def old_amp_api(script: Script) -> Iterator[Finding]:
                     f'torch.amp.{short}("{_MODULES[module]}")' if short in _DEVICE_FIRST else f"torch.amp.{short}",
                     fix=_use_fix(script, attribute, short, _MODULES[module]),
                 )
+
+
+def _is_used(script: Script, node: ast.AST) -> bool:
+    """Called, or a decorator: an annotation or isinstance() warns of nothing."""
+    parent = script.index.parent.get(node)
+    if isinstance(parent, ast.Call):
+        return parent.func is node
+    return isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)) and node in parent.decorator_list
 
 
 _MODULES = {

@@ -8,18 +8,7 @@ from dataclasses import dataclass
 
 from torch_doctor.facts.code_index import Scope, dotted
 from torch_doctor.facts.script import Script
-from torch_doctor.lint.flow import (
-    Loop,
-    called,
-    class_of,
-    constant,
-    keyword,
-    last_before,
-    loops_around,
-    method,
-    origins,
-    parameters,
-)
+from torch_doctor.lint.flow import Loop, called, class_of, constant, inside, keyword, last_before, loops_around, method, origins, parameters
 from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, source
 from torch_doctor.lint.kinds import is_module_class
 from torch_doctor.model import Finding, Severity
@@ -27,13 +16,14 @@ from torch_doctor.registry import check
 
 #: attributes and methods that Dynamo knows at trace time: a branch on them guards and recompiles
 STATIC = frozenset(
-    ["shape", "size", "dim", "ndim", "dtype", "device", "is_cuda", "requires_grad", "numel", "nelement", "stride", "is_contiguous", "training", "is_sparse", "layout", "itemsize", "names", "is_floating_point", "is_complex", "element_size"]
+    "shape size dim ndim dtype device is_cuda requires_grad numel nelement stride is_contiguous training is_sparse layout "
+    "itemsize names is_floating_point is_complex element_size".split()
 )
 #: reads of a value: a graph break (seen with torch 2.9 to 2.13; int() and float() as item())
 READS = frozenset({"item", "tolist"})
 #: reductions to a truth value: evidence that a branch is on a value
 VALUES = frozenset(
-    ["sum", "mean", "max", "min", "any", "all", "norm", "item", "std", "var", "prod", "abs", "count_nonzero", "argmax", "isnan", "isinf", "amax", "amin", "median", "allclose", "equal"]
+    "sum mean max min any all norm item std var prod abs count_nonzero argmax isnan isinf amax amin median allclose equal".split()
 )
 
 
@@ -210,7 +200,9 @@ def _tests(scope: Scope) -> Iterator[tuple[ast.AST, ast.expr]]:
         node = stack.pop(0)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
             continue
-        if isinstance(node, (ast.If, ast.While, ast.IfExp)) or isinstance(node, ast.Assert):
+        if isinstance(node, (ast.If, ast.While, ast.IfExp)):
+            yield node, node.test
+        elif isinstance(node, ast.Assert):
             yield node, node.test
         stack = [*ast.iter_child_nodes(node), *stack]
 
@@ -338,7 +330,10 @@ def value_read_in_compiled(script: Script) -> Iterator[Finding]:
         https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.compiler_troubleshooting.html
     """
     for item in compiled(script):
+        branches = [t for _, t in _tests(item.scope) if is_value(script, t, item.tensors)]
         for call in item.scope.calls:
+            if any(inside(call, t) for t in branches):
+                continue  # CMP101 says it
             found = _reads(script, call, item)
             if found:
                 yield finding(script, call, found[0], found[1], "Stay with tensors; print outside the compiled function")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from torch_doctor.facts.code_index import Scope, dotted
@@ -25,55 +26,57 @@ from torch_doctor.model import Finding
 from torch_doctor.registry import check
 
 
-def graph_sources(script: Script, node: ast.AST, depth: int = 6) -> Iterator[ast.Call]:
+def graph_sources(script: Script, node: ast.AST) -> list[ast.Call]:
     """The module calls that a value's graph goes back to, cuts (.detach(), no_grad, .item()) honoured."""
-    if depth == 0:
-        return
-    if isinstance(node, ast.Call):
-        if is_forward(script, node):
-            if not grad_off(script, node):
-                yield node
-                for argument in node.args:
-                    yield from graph_sources(script, argument, depth - 1)
-            return
-        short = dotted(node.func).rsplit(".", 1)[-1]
-        if short in CUTS or (short in ("float", "int", "len") and isinstance(node.func, ast.Name)):
-            return
-        if isinstance(node.func, ast.Attribute):
-            yield from graph_sources(script, node.func.value, depth - 1)
-        for argument in [*node.args, *(k.value for k in node.keywords)]:
-            yield from graph_sources(script, argument, depth - 1)
-        return
-    if isinstance(node, ast.Name):
-        yield from _of_name(script, node, depth)
-        return
-    if isinstance(node, ast.Attribute):
-        if node.attr not in CUTS and isinstance(node.value, (ast.Call, ast.Name, ast.Attribute, ast.Subscript)):
-            if not dotted(node).startswith("self."):
-                yield from graph_sources(script, node.value, depth - 1)
-        return
-    if isinstance(node, ast.Compare):
-        return
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr):
-            yield from graph_sources(script, child, depth - 1)
+    found: list[ast.Call] = []
+    seen: set[object] = set()
+    stack: list[ast.AST] = [node]
+    while stack and len(seen) < 500:
+        item = stack.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        if isinstance(item, ast.Call):
+            stack += _through_call(script, item, found)
+        elif isinstance(item, ast.Name):
+            stack += _values_of(script, item)
+        elif isinstance(item, ast.Attribute):
+            if item.attr not in CUTS and not dotted(item).startswith("self."):
+                stack.append(item.value)
+        elif not isinstance(item, (ast.Compare, ast.Lambda)):
+            stack += [c for c in ast.iter_child_nodes(item) if isinstance(c, ast.expr)]
+    return sorted(found, key=place)
 
 
-def _of_name(script: Script, node: ast.Name, depth: int) -> Iterator[ast.Call]:
+def _through_call(script: Script, call: ast.Call, found: list[ast.Call]) -> list[ast.AST]:
+    """What a call's result has its graph from; a module call itself goes into ``found``."""
+    if is_forward(script, call):
+        if grad_off(script, call):
+            return []
+        found.append(call)
+        return [*call.args, *(k.value for k in call.keywords)]
+    short = dotted(call.func).rsplit(".", 1)[-1]
+    if short in CUTS or (short in ("float", "int", "len") and isinstance(call.func, ast.Name)):
+        return []
+    inner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+    return [*inner, *call.args, *(k.value for k in call.keywords)]
+
+
+def _values_of(script: Script, node: ast.Name) -> list[ast.AST]:
+    """The expressions that a name's value was made from, in the same function."""
     item = last_before(script, node.id, node)
     if item is None or item.value is None or item.how not in ("assign", "unpack", "augment"):
-        return
-    if item.scope is not script.index.scope(node):
-        return
+        return []
+    if item.scope is not script.index.scope(node) or place(item.node) >= place(node):
+        return []
     if item.how == "unpack" and item.position == 1 and isinstance(item.value, ast.Call):
         if dotted(item.value.func).rsplit(".", 1)[-1] in ("max", "min", "topk", "sort"):
-            return
-    yield from graph_sources(script, item.value, depth - 1)
+            return []
+    found: list[ast.AST] = [item.value]
     if item.how == "augment":
         earlier = [b for b in item.scope.bindings[item.name] if place(b.node) < place(item.node)]
-        for other in earlier[-3:]:
-            if other.value is not None and other.how in ("assign", "augment"):
-                yield from graph_sources(script, other.value, depth - 2)
+        found += [b.value for b in earlier[-3:] if b.value is not None and b.how in ("assign", "augment")]
+    return found
 
 
 @check("GRD105", "generator-not-detached")
@@ -131,13 +134,13 @@ def generator_not_detached(script: Script) -> Iterator[Finding]:
         for judge, maker in _nested(script, loss):
             if judge in seen or not _steps_only(script, target, judge, maker):
                 continue
-            if frozen(script, dotted(maker.func)) or _has_own_step(script, target, call) is False:
+            if frozen(script, dotted(maker.func)) or not _is_generator(script, maker):
                 continue
             seen.add(judge)
             yield finding(
                 script,
                 judge,
-                ERROR,
+                ERROR if _used_again(script, judge, call) else WARNING,
                 f"{source(script, judge)} carries the graph of {source(script, maker)} into the step of {source(script, target)}",
                 f"{source(script, judge.func)}({source(script, judge.args[0])}.detach())",
             )
@@ -178,11 +181,29 @@ def _steps_only(script: Script, target: ast.AST, judge: ast.Call, maker: ast.Cal
     return fits and not (other and name.startswith(other[: len(name)]) and other[:1] == name[0] and first[:1] != other[:1])
 
 
-def _has_own_step(script: Script, target: ast.AST, call: ast.Call) -> bool | None:
-    """False where no other optimizer is stepped in the function: nothing says that the generator is trained."""
-    scope = script.index.scope(call)
-    others = {dotted(t) for c in scope.calls if (t := step_target(script, c)) is not None}
-    return len(others - {dotted(target)}) > 0 or scope.name != "<module>"
+_GENERATOR = re.compile(r"(?:.*_)?(?:g|gen|generator|netg|gnet|generator_\w+|g_\w+|gen_\w+|decoder|encoder|actor|policy|mapper)\w{0,3}")
+
+
+def _is_generator(script: Script, maker: ast.Call) -> bool:
+    """Whether a module is one that is trained by another optimizer: by the optimizers of the file, or by its name."""
+    name = words.tail(dotted(maker.func).removesuffix(".forward"))
+    if _GENERATOR.fullmatch(name.lower().strip("_")):
+        return True
+    for call in script.index.calls:
+        if script.index.qual(call).startswith("torch.optim.") and kind(script, call) == "optimizer":
+            if any(words.tail(h) == name for h in modules_of(script, call)):
+                return True
+    return False
+
+
+def _used_again(script: Script, judge: ast.Call, backward: ast.Call) -> bool:
+    """Whether the same generated value goes into a later backward: that one then fails on a freed graph."""
+    names = {n.id for a in judge.args for n in ast.walk(a) if isinstance(n, ast.Name)}
+    scope = script.index.scope(backward)
+    stop = [place(b.node) for n in names for b in scope.bindings.get(n, ()) if place(b.node) > place(backward)]
+    return any(
+        place(backward) < place(use) < min(stop, default=(1 << 30, 0)) for n in names for use in scope.names.get(n, ())
+    )
 
 
 @check("GRD106", "teacher-not-detached")
@@ -230,7 +251,7 @@ def teacher_not_detached(script: Script) -> Iterator[Finding]:
             continue
         step = _next_step(script, call)
         target = step_target(script, step) if step is not None else None
-        for maker in graph_sources(script, loss, 8):
+        for maker in graph_sources(script, loss):
             name = dotted(maker.func)
             if maker in seen or frozen(script, name.split("(")[0].removesuffix(".forward")):
                 continue

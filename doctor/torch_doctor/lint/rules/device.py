@@ -208,6 +208,8 @@ def _item_of_loader(script: Script, iterated: ast.expr, position: int, loop: ast
             ))
     if isinstance(iterated, (ast.Tuple, ast.List)) and iterated.elts:
         return all(is_tensor(script, e) for e in iterated.elts)
+    if words.tail(dotted(iterated)).endswith("loaders"):
+        return False
     if kind(script, iterated) == "loader" or words.says(words.LOADED, dotted(iterated)):
         return True
     return _is_batch_name(script, iterated)
@@ -310,12 +312,17 @@ def meets_tensors(script: Script, call: ast.Call, function: Scope) -> bool:
     for parent in script.index.ancestors(call):
         if isinstance(parent, ast.Call):
             short = dotted(parent.func).rsplit(".", 1)[-1]
-            if node is not parent.func:
+            if node is not parent.func and short != "Variable":
                 return _consumes(script, parent, short)
             if short in ("to", "cuda", "type_as", "tolist", "item", "numpy", "to_device", "cpu"):
                 return False
         elif isinstance(parent, ast.BinOp):
-            return True
+            other = parent.right if parent.left is node else parent.left
+            if not _is_number(other):
+                return True
+        elif isinstance(parent, ast.Subscript):
+            if node is not parent.value:
+                return False  # an index on the CPU may index a tensor on any device
         elif isinstance(parent, ast.Attribute):
             if parent.attr in ("shape", "device", "dtype"):
                 return False
@@ -326,6 +333,12 @@ def meets_tensors(script: Script, call: ast.Call, function: Scope) -> bool:
             return False
         node = parent
     return False
+
+
+def _is_number(node: ast.AST) -> bool:
+    return all(isinstance(n, (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)) for n in ast.walk(node)) or (
+        dotted(node).startswith(("math.", "np.", "numpy."))
+    )
 
 
 def _consumes(script: Script, parent: ast.Call, short: str) -> bool:
@@ -356,7 +369,10 @@ def _name_meets_tensors(script: Script, name: str, function: Scope, at: ast.AST)
                     meets = True
                     break
             elif isinstance(parent, ast.BinOp):
-                meets = True
+                if not _is_number(parent.right if parent.left is node else parent.left):
+                    meets = True
+                    break
+            elif isinstance(parent, ast.Subscript) and node is not parent.value:
                 break
             elif not isinstance(parent, (ast.Subscript, ast.UnaryOp)):
                 if isinstance(parent, ast.stmt):
@@ -467,11 +483,10 @@ def _is_kept(script: Script, call: ast.Call) -> bool:
             return True
         name = dotted(statement.targets[0])
         scope = script.index.scope(call)
-        return any(
-            isinstance(script.index.statement(n), ast.Assign)
-            and any(dotted(t).startswith("self") for t in getattr(script.index.statement(n), "targets", []))
-            for n in scope.names.get(name, ())
-        )
+        if statement.value is not call:
+            return False
+        holders = [script.index.parent.get(n) for n in scope.names.get(name, ())]
+        return any(isinstance(h, ast.Assign) and any(dotted(t).startswith("self") for t in h.targets) for h in holders)
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         outer = dotted(statement.value.func)
         return outer.startswith("self.") and outer.rsplit(".", 1)[-1] in ("append", "add_module", "register_module")

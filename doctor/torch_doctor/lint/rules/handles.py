@@ -100,7 +100,7 @@ def handle_opened_before_workers(script: Script) -> Iterator[Finding]:
         for attribute, call, where in _opened(script, item.scope):
             name = where.index.qual(call)
             why = HANDLES.get(name) or LOCKS.get(name, "")
-            if not why or attribute in seen or _reset(item.scope, attribute, call) or _reopened(item.scope, attribute):
+            if not why or attribute in seen or _reset(item.scope, attribute, call) or _reopened(script, item.scope, attribute):
                 continue
             if not _used_for_items(item.scope, attribute) and name not in LOCKS:
                 continue
@@ -228,10 +228,14 @@ def _reset(owner: Scope, attribute: str, call: ast.Call) -> bool:
     return False
 
 
-def _reopened(owner: Scope, attribute: str) -> bool:
+def _reopened(script: Script, owner: Scope, attribute: str) -> bool:
     """Whether reading the items, or a worker_init hook, opens it anew (guarded by pid or worker)."""
+    start = owner.function("__init__")
+    helpers = {t[1] for c in (start.calls if start is not None else ()) if (t := called(script, c)) is not None}
     for child in owner.children:
         if child.name in ("__init__", "close", "__del__", "__exit__"):
+            continue
+        if child in helpers and not _called_for_items(script, owner, child):
             continue
         for item in child.bindings.get(attribute, ()):
             if isinstance(item.value, ast.Call) and child.name not in ("__setstate__",):
@@ -239,8 +243,30 @@ def _reopened(owner: Scope, attribute: str) -> bool:
     return False
 
 
+def _called_for_items(script: Script, owner: Scope, helper: Scope) -> bool:
+    """Whether a method that reads items calls a helper of __init__ again."""
+    return any(
+        (t := called(script, c)) is not None and t[1] is helper
+        for child in owner.children
+        if child.name not in ("__init__",) and child is not helper
+        for c in child.calls
+    )
+
+
 def _used_for_items(owner: Scope, attribute: str) -> bool:
-    """Whether a method other than __init__ and __len__ reads it."""
+    """Whether a method other than __init__ and __len__ reads it, or what __init__ makes of it."""
+    if _read_by_items(owner, attribute):
+        return True
+    start = owner.function("__init__")
+    for name, items in (start.bindings.items() if start is not None else ()):
+        if name.startswith("self.") and name != attribute and _read_by_items(owner, name):
+            for item in items:
+                if isinstance(item.value, ast.Call) and any(dotted(a) == attribute for a in item.value.args):
+                    return True
+    return False
+
+
+def _read_by_items(owner: Scope, attribute: str) -> bool:
     for child in owner.children:
         if child.name in ("__init__", "__len__", "close", "__del__", "__enter__", "__exit__", "__getstate__"):
             continue

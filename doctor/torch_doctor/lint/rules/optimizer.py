@@ -78,6 +78,9 @@ def gradients_never_cleared(script: Script) -> Iterator[Finding]:
         loop = _training_loop(script, call)
         if loop is None or loop in seen:
             continue
+        own = script.index.scope(call).node
+        if not inside(loop, own) and zeroes(script, own):
+            continue
         if not zeroes(script, loop) and not _may_clear(script, loop, call) and not _made_within(script, loop):
             seen.add(loop)
             yield finding(
@@ -148,7 +151,8 @@ def _made_within(script: Script, loop: ast.AST) -> bool:
     for where, call in reached(script, loop, 2):
         target = step_target(where, call)
         for origin in origins(where, target) if target is not None else ():
-            if isinstance(origin.node, ast.Call) and origin.script is script and in_body(origin.node, loop):
+            made = isinstance(origin.node, ast.Call) and origin.script.index.qual(origin.node).startswith("torch.optim.")
+            if made and origin.script is script and in_body(origin.node, loop):
                 return True
     return False
 
@@ -407,6 +411,8 @@ def accumulation_not_scaled(script: Script) -> Iterator[Finding]:
         if not steps or not all(guards) or not clears or not all(_guarded_by_modulo(script, c, loops[0]) for c in clears):
             continue
         loss = backward_loss(script, call)
+        if any(inside(a, loops[0]) for a in script.index.attributes.get("grad", ())):
+            continue  # the gradients are seen to by hand
         if loss is not None and _plain_mean(script, loss, loops[0]):
             yield finding(
                 script,

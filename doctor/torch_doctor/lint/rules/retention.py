@@ -254,6 +254,10 @@ def _sum_is_needed(script: Script, target: str, node: ast.AST) -> bool:
         same = script.index.scope(call) is scope or base.startswith("self.")
         if same and _derives(script, loss, base, 4):
             return True
+    if any(
+        isinstance(s.node, ast.Lambda) and mentions(script, s.node.body, base) for s in scope.walk() if s.kind == "lambda"
+    ):
+        return True  # a closure that is handed to the optimizer
     for call in script.index.by_tail.get("grad", ()):
         if call.args and script.index.scope(call) is scope and _derives(script, call.args[0], base, 4):
             return True
@@ -339,7 +343,7 @@ def is_scalar_loss(script: Script, node: ast.AST) -> bool:
         found = last_before(script, name, node)
         value = found.value if found is not None and found.how == "assign" else None
         if found is not None and found.how == "parameter":
-            return words.says(words.LOSS, name)
+            return words.tail(name) in ("loss", "total_loss")
     return value is not None and _makes_scalar(script, value)
 
 

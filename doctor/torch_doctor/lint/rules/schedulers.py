@@ -49,7 +49,7 @@ CADENCE = {
     "ExponentialLR": Cadence(("gamma", 1)),
 }
 #: those whose length is a number of batches
-PER_BATCH = {"OneCycleLR": "total_steps", "CyclicLR": "step_size_up"}
+PER_BATCH = {"OneCycleLR": ("total_steps", 2), "CyclicLR": ("step_size_up", 3)}
 PER_STEP_MAKERS = {
     "get_linear_schedule_with_warmup": 2,
     "get_cosine_schedule_with_warmup": 2,
@@ -231,6 +231,8 @@ def _argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
 
 
 def _per_batch(script: Script, item: Stepped) -> str:
+    if _conditional(script, item):
+        return ""
     if item.name == "ReduceLROnPlateau":
         return "ReduceLROnPlateau counts epochs without improvement and is stepped once per batch"
     known = CADENCE.get(item.name)
@@ -250,6 +252,17 @@ def _per_batch(script: Script, item: Stepped) -> str:
     return ""
 
 
+def _conditional(script: Script, item: Stepped) -> bool:
+    """Whether the step is under a condition on the batch's number: every n batches may be an epoch."""
+    for parent in script.index.ancestors(item.call):
+        if parent is item.loops[0] or isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        if isinstance(parent, ast.If) and not all(isinstance(n, (ast.Name, ast.Attribute, ast.Constant)) for n in [parent.test]):
+            if any(isinstance(n, (ast.BinOp, ast.Call)) or isinstance(n, ast.Eq) for n in ast.walk(parent.test)):
+                return True
+    return False
+
+
 def _fraction(call: ast.Call) -> bool:
     """scheduler.step(epoch + i / n): the position is given, so the cadence does not matter."""
     return bool(call.args)
@@ -257,8 +270,8 @@ def _fraction(call: ast.Call) -> bool:
 
 def _per_epoch(script: Script, item: Stepped) -> str:
     if item.name in PER_BATCH:
-        name = PER_BATCH[item.name]
-        value = keyword(item.made, name) or _argument(item.made, name, 2)
+        name, position = PER_BATCH[item.name]
+        value = _argument(item.made, name, position)
         if item.name == "OneCycleLR" and keyword(item.made, "steps_per_epoch") is not None:
             per = constant(item.where, keyword(item.made, "steps_per_epoch"))
             return "" if per == 1 else "OneCycleLR has steps_per_epoch and is stepped once per epoch"

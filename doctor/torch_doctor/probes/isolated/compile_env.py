@@ -5,9 +5,11 @@ In: {"limit_s": seconds for one compiler}. Out: the fields of CompileFacts that 
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import getpass
 import importlib.metadata
+import importlib.util
 import json
 import os
 import re
@@ -53,10 +55,10 @@ def look(limit_s: float) -> dict[str, Any]:
     """Everything; the two compilers at the same time."""
     include = sysconfig.get_path("include") or ""
     headers = os.path.exists(os.path.join(include, "Python.h"))
-    torch_version = version_of("torch") or ""
+    torch = torch_build()
     with ThreadPoolExecutor(2) as pool:
         c = pool.submit(compiler, "CC", ("gcc", "clang"), include if headers else None, [], limit_s)
-        flags = [f"-std={cxx_standard(torch_version)}", "-fopenmp"]
+        flags = [f"-std={cxx_standard(torch['torch_version'] or '')}", "-fopenmp"]
         cxx = pool.submit(compiler, "CXX", ("g++",), include if headers else None, flags, limit_s)
         return {
             "python": sys.executable,
@@ -64,7 +66,7 @@ def look(limit_s: float) -> dict[str, Any]:
             "include": include,
             "has_headers": headers,
             "user_error": user_error(),
-            "torch_version": torch_version,
+            **torch,
             **triton(),
             **libcuda(),
             "caches": list(caches()),
@@ -78,6 +80,23 @@ def version_of(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def torch_build() -> dict[str, str | None]:
+    """Version, CUDA and ROCm of the build, from torch's version file: torch itself may be broken, or slow."""
+    found: dict[str, str | None] = {"torch_version": version_of("torch") or "", "cuda": None, "hip": None}
+    with contextlib.suppress(ImportError, ValueError, OSError, SyntaxError):
+        spec = importlib.util.find_spec("torch")
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            tree = ast.parse(Path(folder, "version.py").read_text())
+            for node in tree.body:
+                target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+                value = getattr(node, "value", None)
+                if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
+                    name = {"__version__": "torch_version"}.get(target.id, target.id)
+                    if name in found:
+                        found[name] = value.value
+    return found
 
 
 def cxx_standard(torch_version: str) -> str:

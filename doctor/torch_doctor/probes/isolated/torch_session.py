@@ -12,6 +12,7 @@ import multiprocessing.forkserver
 import os
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator
@@ -72,6 +73,8 @@ def attempt(method: str, limit_s: float) -> dict[str, Any]:
     """Hand known tensors over under one start method; ``ok``, ``seconds``, and the error where it failed."""
     start = time.perf_counter()
     try:
+        # a worker hands its sockets over in the temporary folder; without one it would hang until the limit
+        tempfile.gettempdir()
         with time_limit(limit_s):
             wrong = hand_over(method, limit_s)
     except BaseException as error:

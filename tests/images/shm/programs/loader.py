@@ -1,8 +1,8 @@
 """A DataLoader whose batches do not fit into 64 MiB: STRATEGY METHOD [BATCHES] [MIB]. Prints what it saw."""
 
 import gc
-import os
 import sys
+from pathlib import Path
 
 import torch
 import torch.multiprocessing as mp
@@ -24,8 +24,8 @@ def use_strategy(_worker: int) -> None:
 
 
 def memfds() -> int:
-    links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
-    return sum("/memfd:" in os.readlink(link) for link in links if os.path.lexists(link))
+    links = [path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    return sum(str(link).startswith("/memfd:") for link in links)
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
 """multiprocessing.shared_memory of MIB, made in a worker that is gone before it is read: METHOD MIB."""
 
-import glob
 import multiprocessing
 import signal
 import sys
 from multiprocessing import resource_tracker, shared_memory
+from pathlib import Path
 
 METHOD, SIZE = sys.argv[1], int(sys.argv[2]) << 20
 
@@ -28,7 +28,7 @@ def main() -> None:
     assert bytes(shared.buf) == b"\x07" * SIZE
     shared.close()
     shared.unlink()
-    left = glob.glob("/dev/shm/psm_*")
+    left = list(Path("/dev/shm").glob("psm_*"))
     print(f"{SIZE >> 20} MiB read, {left} left")
 
 

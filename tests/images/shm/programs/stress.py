@@ -7,7 +7,6 @@ dropped out of order. Prints one JSON object with the state before and after.
 import collections
 import gc
 import json
-import os
 import random
 import sys
 import time
@@ -58,18 +57,17 @@ def processes() -> list[str]:
 def state() -> dict[str, int]:
     gc.collect()
     links = []
-    for fd in os.listdir("/proc/self/fd"):
+    for path in Path("/proc/self/fd").iterdir():
         try:
-            links.append(os.readlink(f"/proc/self/fd/{fd}"))
+            links.append(str(path.readlink()))
         except FileNotFoundError:
             continue
     maps = Path("/proc/self/maps").read_text().splitlines()
-    shm = os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
     return {
         "descriptors": len(links),
         "memfds": sum(link.startswith("/memfd:") for link in links),
         "shared_mappings": sum("/memfd:torch" in line or "/dev/shm/torch" in line for line in maps),
-        "names": sum(name.startswith("torch_") for name in shm),
+        "names": len(list(Path("/dev/shm").glob("torch_*"))),
         "shared_mib": shared_bytes() >> 20,
         "keepers": sum(name == "torch-doctor-shm-keeper" for name in processes()),
     }
