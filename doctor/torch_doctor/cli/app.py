@@ -16,8 +16,18 @@ from torch_doctor.errors import DoctorError
 #: module in torch_doctor.cli -> its command's name and function of the same name; order of ``--help``
 COMMANDS = (
     "check",
+    "lint",
+    "explain",
+    "run",
+    "ps",
+    "attach",
+    "logs",
+    "stop",
+    "wait",
+    "rm",
     "rule",
     "diff",
+    "health",
 )
 
 app = typer.Typer(

@@ -70,7 +70,7 @@ def _ask(request: Request, brief: bool) -> _Answer:
     if "code" in found:
         return _refused(found)
     gpu = facts(found)
-    status = NvmlStatusFacts(library=found["library"])
+    status = NvmlStatusFacts(library=found["library"], count=len(gpu.devices))
     return _Answer(status, gpu if gpu.devices else ProbeFailure("NVML sees no GPU"))
 
 

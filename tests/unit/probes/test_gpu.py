@@ -85,6 +85,24 @@ def test_an_older_driver_answers_by_the_older_names(monkeypatch: pytest.MonkeyPa
     assert device.clock_reasons == ("hw_slowdown",)
 
 
+@pytest.mark.parametrize("code", [2, 4, 13, 999])
+def test_one_failing_question_is_no_lost_gpu(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, fake_gpu.write_scenario(tmp_path, f"gpu.ecc_mode = error {code}"))
+    facts = gpu.probe(Request(python=sys.executable))
+    assert isinstance(facts, GpuFacts)
+    (device,) = facts.devices
+    assert device.healthy and device.ecc_enabled is None and device.compute_mode == "default"
+
+
+def test_an_unknown_error_at_the_handle_is_a_gpu_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(monkeypatch, fake_gpu.write_scenario(tmp_path, "count = 2", "gpu.0.handle = error 999"))
+    facts = gpu.probe(Request(python=sys.executable))
+    assert isinstance(facts, GpuFacts)
+    assert [d.error_code for d in facts.devices] == [999, None]
+
+
 def test_a_lost_gpu_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     found = devices(monkeypatch, "lost")
     assert [(d.index, d.error_code) for d in found if not d.healthy] == [(3, 15)]
