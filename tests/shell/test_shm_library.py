@@ -490,7 +490,10 @@ def test_without_a_usable_dev_shm(run: Run, shm: str) -> None:
     assert output(run(OTHER_PROCESS + textwrap.dedent(code), shm)) == f"{64 << 20} 7 ENOENT ENOENT"
 
 
-@pytest.mark.parametrize("trap", ["os.mkdir(path, 0o777); os.chmod(path, 0o777)", "os.mkdir('/mnt/own', 0o700); os.symlink('/mnt/own', path)"])
+@pytest.mark.parametrize(
+    "trap",
+    ["os.mkdir(path, 0o777); os.chmod(path, 0o777)", "os.mkdir('/mnt/own', 0o700); os.symlink('/mnt/own', path)"],
+)
 def test_a_folder_open_to_others_is_not_used(run: Run, trap: str) -> None:
     code = f"""
     path = f"/mnt/work/.torch-doctor-shm-{{os.geteuid()}}"

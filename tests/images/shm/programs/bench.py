@@ -1,7 +1,7 @@
 """Batches a second of one loader, after a warm-up epoch: TASK STRATEGY WORKERS SECONDS.
 
-    image   decompress, convert and normalise a 256 x 256 picture: what a training set costs
-    memory  make a sample and nothing else: what the way through shared memory costs
+image   decompress, convert and normalise a 256 x 256 picture: what a training set costs
+memory  make a sample and nothing else: what the way through shared memory costs
 """
 
 import sys
