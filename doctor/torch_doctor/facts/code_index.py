@@ -258,9 +258,7 @@ class _Builder:
                     parent[child] = node
                     stack.append(child)
 
-    def _bind(
-        self, target: ast.AST, value: ast.expr | None, node: ast.AST, how: str, position: int = -1
-    ) -> None:
+    def _bind(self, target: ast.AST, value: ast.expr | None, node: ast.AST, how: str, position: int = -1) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
             pairs = value.elts if isinstance(value, (ast.Tuple, ast.List)) and how == "assign" else None
             paired = pairs is not None and len(pairs) == len(target.elts)

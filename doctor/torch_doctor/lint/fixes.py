@@ -44,4 +44,4 @@ def _span(edit: Edit, starts: list[int]) -> tuple[int, int, str]:
 def _overlaps(one: tuple[int, int, str], other: tuple[int, int, str]) -> bool:
     if one[0] == one[1] and other[0] == other[1]:
         return one[0] == other[0]
-    return one[0] < other[1] and other[0] < one[1] or one[:2] == other[:2]
+    return (one[0] < other[1] and other[0] < one[1]) or one[:2] == other[:2]

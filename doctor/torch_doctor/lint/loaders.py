@@ -11,9 +11,19 @@ from torch_doctor.lint.flow import class_of, constant, has_star, keyword, origin
 from torch_doctor.lint.kinds import is_dataset_class
 
 #: positional parameters of torch.utils.data.DataLoader
-PARAMETERS = (
-    "dataset batch_size shuffle sampler batch_sampler num_workers collate_fn pin_memory drop_last timeout worker_init_fn"
-).split()
+PARAMETERS = [
+    "dataset",
+    "batch_size",
+    "shuffle",
+    "sampler",
+    "batch_sampler",
+    "num_workers",
+    "collate_fn",
+    "pin_memory",
+    "drop_last",
+    "timeout",
+    "worker_init_fn",
+]
 SPAWNING = ("spawn", "forkserver")
 
 
@@ -73,7 +83,11 @@ def _context(script: Script, node: ast.expr) -> str:
     if isinstance(value, str):
         return value
     for origin in origins(script, node):
-        if isinstance(origin.node, ast.Call) and dotted(origin.node.func).endswith("get_context") and origin.node.args:
+        if (
+            isinstance(origin.node, ast.Call)
+            and dotted(origin.node.func).endswith("get_context")
+            and origin.node.args
+        ):
             value = constant(script, origin.node.args[0])
             return value if isinstance(value, str) else ""
     return ""

@@ -87,8 +87,8 @@ def generator_not_detached(script: Script) -> Iterator[Finding]:
         A loss over D(G(z)) without detach() or no_grad, whose backward() is followed by the step of an optimizer that
         has the discriminator's parameters, by its making or its name.
     Why it matters:
-        The generator's graph is walked and freed: the generator's own backward() fails with "Trying to backward through
-        the graph a second time", or, with retain_graph, costs a third of the speed and spoils its gradients.
+        The generator's graph is walked and freed: the generator's own backward() fails with "Trying to backward
+        through the graph a second time", or, with retain_graph, costs a third of the speed and spoils its gradients.
     Example:
         Bad::
 
@@ -169,7 +169,9 @@ def _steps_only(script: Script, target: ast.AST, judge: ast.Call, maker: ast.Cal
     has = modules_of(script, target)
     d, g = dotted(judge.func).split("(")[0], dotted(maker.func).split("(")[0]
     if has:
-        return any(words.tail(d) == words.tail(h) for h in has) and not any(words.tail(g) == words.tail(h) for h in has)
+        return any(words.tail(d) == words.tail(h) for h in has) and not any(
+            words.tail(g) == words.tail(h) for h in has
+        )
     name = words.tail(dotted(target)).lower()
     for word in ("optimizer", "optimiser", "optim", "opt", "_"):
         name = name.replace(word, "")
@@ -177,11 +179,17 @@ def _steps_only(script: Script, target: ast.AST, judge: ast.Call, maker: ast.Cal
         return False
     first = words.tail(d).lower().strip("_").removeprefix("net").replace("_", "")
     other = words.tail(g).lower().strip("_").removeprefix("net").replace("_", "")
-    fits = name[0] == first[:1] and (name.startswith(first) or first.startswith(name) or words.says(words.DISCRIMINATOR, d))
-    return fits and not (other and name.startswith(other[: len(name)]) and other[:1] == name[0] and first[:1] != other[:1])
+    fits = name[0] == first[:1] and (
+        name.startswith(first) or first.startswith(name) or words.says(words.DISCRIMINATOR, d)
+    )
+    return fits and not (
+        other and name.startswith(other[: len(name)]) and other[:1] == name[0] and first[:1] != other[:1]
+    )
 
 
-_GENERATOR = re.compile(r"(?:.*_)?(?:g|gen|generator|netg|gnet|generator_\w+|g_\w+|gen_\w+|decoder|encoder|actor|policy|mapper)\w{0,3}")
+_GENERATOR = re.compile(
+    r"(?:.*_)?(?:g|gen|generator|netg|gnet|generator_\w+|g_\w+|gen_\w+|decoder|encoder|actor|policy|mapper)\w{0,3}"
+)
 
 
 def _is_generator(script: Script, maker: ast.Call) -> bool:
@@ -202,7 +210,9 @@ def _used_again(script: Script, judge: ast.Call, backward: ast.Call) -> bool:
     scope = script.index.scope(backward)
     stop = [place(b.node) for n in names for b in scope.bindings.get(n, ()) if place(b.node) > place(backward)]
     return any(
-        place(backward) < place(use) < min(stop, default=(1 << 30, 0)) for n in names for use in scope.names.get(n, ())
+        place(backward) < place(use) < min(stop, default=(1 << 30, 0))
+        for n in names
+        for use in scope.names.get(n, ())
     )
 
 
@@ -214,8 +224,8 @@ def teacher_not_detached(script: Script) -> Iterator[Finding]:
         The output of a module named teacher, target network or EMA model in a loss that backward() runs on, outside
         no_grad(), without detach(), where nothing freezes its parameters.
     Why it matters:
-        The teacher's activations are kept and its gradients computed for nothing: memory, over 30 % of the speed; a target
-        network that is trained towards the prediction spoils the learning.
+        The teacher's activations are kept and its gradients computed for nothing: memory, over 30 % of the speed; a
+        target network that is trained towards the prediction spoils the learning.
     Example:
         Bad::
 
@@ -277,10 +287,11 @@ def target_not_detached(script: Script) -> Iterator[Finding]:
     """The target of a regression is computed by the network that is trained, with its graph.
 
     What it checks:
-        mse_loss, smooth_l1_loss, huber_loss and their classes, whose target is a name for a target (target, expected, ...)
-        or holds a discount, and goes back to a module call outside no_grad() and without detach().
+        mse_loss, smooth_l1_loss, huber_loss and their classes, whose target is a name for a target (target,
+        expected, ...) or holds a discount, and goes back to a module call outside no_grad() and without detach().
     Why it matters:
-        The gradient flows into the target, too: the bootstrapped value moves towards the prediction and learning diverges.
+        The gradient flows into the target, too: the bootstrapped value moves towards the prediction and learning
+        diverges.
     Example:
         Bad::
 

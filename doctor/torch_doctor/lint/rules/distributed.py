@@ -15,11 +15,24 @@ from torch_doctor.lint.loaders import Loader, loaders
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
 
-_OWN_SAMPLERS = ("accelerate", "lightning", "pytorch_lightning", "deepspeed", "fastai", "webdataset", "ignite.distributed", "ray")
+_OWN_SAMPLERS = (
+    "accelerate",
+    "lightning",
+    "pytorch_lightning",
+    "deepspeed",
+    "fastai",
+    "webdataset",
+    "ignite.distributed",
+    "ray",
+)
 
 
 def _ddp(script: Script) -> bool:
-    names = ("torch.nn.parallel.DistributedDataParallel", "torch.distributed.fsdp.FullyShardedDataParallel", "torch.distributed.fsdp.fully_shard")
+    names = (
+        "torch.nn.parallel.DistributedDataParallel",
+        "torch.distributed.fsdp.FullyShardedDataParallel",
+        "torch.distributed.fsdp.fully_shard",
+    )
     return any(script.index.qual(c) in names for c in script.index.calls)
 
 
@@ -58,7 +71,7 @@ def distributed_sampler_missing(script: Script) -> Iterator[Finding]:
     for item in loaders(script):
         if item.argument("sampler") is not None or item.argument("batch_sampler") is not None or has_star(item.call):
             continue
-        if item.dataset is not None and is_iterable_dataset(*item.dataset) or _split_by_rank(script, item):
+        if (item.dataset is not None and is_iterable_dataset(*item.dataset)) or _split_by_rank(script, item):
             continue
         if constant(script, item.argument("shuffle")) is True or _trains(script, item):
             yield finding(
@@ -77,7 +90,9 @@ def _split_by_rank(script: Script, item: Loader) -> bool:
         for node in ast.walk(origin.node):
             if isinstance(node, (ast.Name, ast.Attribute)) and "rank" in dotted(node).lower():
                 return True
-            if isinstance(node, ast.Call) and any(w in dotted(node.func).lower() for w in ("shard", "split_dataset", "iterable")):
+            if isinstance(node, ast.Call) and any(
+                w in dotted(node.func).lower() for w in ("shard", "split_dataset", "iterable")
+            ):
                 return True
     return False
 

@@ -19,7 +19,20 @@ from torch_doctor.lint.events import (
     uses,
     zeroes,
 )
-from torch_doctor.lint.flow import Loop, called, calls_in, constant, in_body, inside, keyword, loops_around, origins, place, reached, receiver
+from torch_doctor.lint.flow import (
+    Loop,
+    called,
+    calls_in,
+    constant,
+    in_body,
+    inside,
+    keyword,
+    loops_around,
+    origins,
+    place,
+    reached,
+    receiver,
+)
 from torch_doctor.lint.found import ERROR, WARNING, finding, source
 from torch_doctor.lint.kinds import kind
 from torch_doctor.model import Finding
@@ -95,7 +108,9 @@ def _training_loop(script: Script, call: ast.Call) -> ast.AST | None:
     if is_lightning(script, scope) and scope.name == "training_step":
         return scope.node if any(is_step(script, c) for c in scope.calls) else None
     for loop in repeated_in(script, call):
-        if any(is_step(where, c) and not _closed_elsewhere(c, loop, where, script) for where, c in reached(script, loop)):
+        if any(
+            is_step(where, c) and not _closed_elsewhere(c, loop, where, script) for where, c in reached(script, loop)
+        ):
             return loop
     return None
 
@@ -105,7 +120,21 @@ def _closed_elsewhere(call: ast.Call, loop: Loop, where: Script, script: Script)
     return where is script and inside(call, loop) and not in_body(call, loop)
 
 
-_HARMLESS = ("torch.", "math.", "numpy.", "np.", "print", "len", "range", "enumerate", "zip", "tqdm", "logging.", "wandb.", "?")
+_HARMLESS = (
+    "torch.",
+    "math.",
+    "numpy.",
+    "np.",
+    "print",
+    "len",
+    "range",
+    "enumerate",
+    "zip",
+    "tqdm",
+    "logging.",
+    "wandb.",
+    "?",
+)
 
 
 def _may_clear(script: Script, loop: ast.AST, backward: ast.Call) -> bool:
@@ -114,21 +143,31 @@ def _may_clear(script: Script, loop: ast.AST, backward: ast.Call) -> bool:
         name = where.index.qual(call)
         if called(where, call) is not None or name.startswith(_HARMLESS):
             continue
-        if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) and call.func.value.id == "self":
-            if where.index.scope(call).owner is not None and not _known_attribute(where, call):
-                return True
+        if (
+            (
+                isinstance(call.func, ast.Attribute)
+                and isinstance(call.func.value, ast.Name)
+                and call.func.value.id == "self"
+            )
+            and where.index.scope(call).owner is not None
+            and not _known_attribute(where, call)
+        ):
+            return True
         short = name.rsplit(".", 1)[-1]
         if kind(where, call.func) in ("scheduler", "loader", "module", "criterion") and short != "step":
             continue
         if short in ("backward", "clip_grad_norm_", "clip_grad_value_", "append", "unscale_", "scale", "prepare"):
             continue
         arguments = [*call.args, *(k.value for k in call.keywords)]
-        if short == "step":
-            if kind(where, receiver(call) or call) in ("scaler", "scheduler", "optimizer"):
-                continue
+        if short == "step" and kind(where, receiver(call) or call) in ("scaler", "scheduler", "optimizer"):
+            continue
         if any(kind(where, a) == "optimizer" for a in arguments) and not _is_scheduler_maker(where, call):
             return True
-        if kind(where, receiver(call) or call) == "optimizer" and short not in ("step", "state_dict", "add_param_group"):
+        if kind(where, receiver(call) or call) == "optimizer" and short not in (
+            "step",
+            "state_dict",
+            "add_param_group",
+        ):
             return True
     return _enters_accumulate(script, loop)
 
@@ -138,7 +177,9 @@ def _made_within(script: Script, loop: ast.AST) -> bool:
     for where, call in reached(script, loop, 2):
         target = step_target(where, call)
         for origin in origins(where, target) if target is not None else ():
-            made = isinstance(origin.node, ast.Call) and origin.script.index.qual(origin.node).startswith("torch.optim.")
+            made = isinstance(origin.node, ast.Call) and origin.script.index.qual(origin.node).startswith(
+                "torch.optim."
+            )
             if made and origin.script is script and in_body(origin.node, loop):
                 return True
     return False
@@ -148,10 +189,16 @@ def _known_attribute(script: Script, call: ast.Call) -> bool:
     """self.model(x): an attribute that some method assigns, or whose name says what it is."""
     from torch_doctor.lint.flow import bindings
 
-    return bool(bindings(script, dotted(call.func), script.index.scope(call))) or kind(script, call.func) in (
-        "module",
-        "criterion",
-    ) or call.func.attr in ("log", "log_dict", "print", "manual_backward", "optimizers", "lr_schedulers", "train", "eval")  # type: ignore[attr-defined]
+    return (
+        bool(bindings(script, dotted(call.func), script.index.scope(call)))
+        or kind(script, call.func)
+        in (
+            "module",
+            "criterion",
+        )
+        or call.func.attr
+        in ("log", "log_dict", "print", "manual_backward", "optimizers", "lr_schedulers", "train", "eval")
+    )  # type: ignore[attr-defined]
 
 
 def _is_scheduler_maker(script: Script, call: ast.Call) -> bool:
@@ -265,7 +312,9 @@ def _events(script: Script, statement: ast.stmt, optimizer: str) -> list[str]:
         if is_backward(script, call):
             found.append("backward")
         elif (target := step_target(script, call)) is not None:
-            if dotted(target) == optimizer or kind(script, receiver(call) or call) == "optimizer" and "." not in optimizer:
+            if dotted(target) == optimizer or (
+                kind(script, receiver(call) or call) == "optimizer" and "." not in optimizer
+            ):
                 found.append("step" if dotted(target) == optimizer or True else "")
         elif is_zero(script, call):
             found.append("zero")
@@ -294,8 +343,8 @@ def step_missing(script: Script) -> Iterator[Finding]:
     """A loop runs backward() and zero_grad() and nothing steps the optimizer.
 
     What it checks:
-        Loops over batches with backward() and zero_grad() of an optimizer made in the same function, where no step() is
-        called in the function and nothing that cannot be read is handed the optimizer.
+        Loops over batches with backward() and zero_grad() of an optimizer made in the same function, where no step()
+        is called in the function and nothing that cannot be read is handed the optimizer.
     Why it matters:
         The model stays as it was initialised.
     Example:
@@ -333,7 +382,9 @@ def step_missing(script: Script) -> Iterator[Finding]:
         bodies = [c for c in calls_in(script, loops[0]) if is_backward(script, c)]
         if not known or not bodies or any(b.keywords or b.args for b in bodies):
             continue
-        if not any(dotted(c.func) == f"{target.id}.step" for s in scope.walk() for c in s.calls) and _only_zero(script, uses_of):
+        if not any(dotted(c.func) == f"{target.id}.step" for s in scope.walk() for c in s.calls) and _only_zero(
+            script, uses_of
+        ):
             if not any(is_step(w, c) for w, c in reached(script, loops[0])):
                 yield finding(
                     script,
@@ -349,7 +400,9 @@ def _is_method_use(script: Script, node: ast.AST) -> bool:
 
 
 def _only_zero(script: Script, nodes: list[ast.Name]) -> bool:
-    return all(getattr(script.index.parent.get(n), "attr", "") in ("zero_grad", "param_groups", "state_dict") for n in nodes)
+    return all(
+        getattr(script.index.parent.get(n), "attr", "") in ("zero_grad", "param_groups", "state_dict") for n in nodes
+    )
 
 
 @check("OPT104", "accumulation-not-scaled")
@@ -395,7 +448,12 @@ def accumulation_not_scaled(script: Script) -> Iterator[Finding]:
         steps = [c for c in calls_in(script, loops[0]) if is_step(script, c)]
         guards = [_guarded_by_modulo(script, c, loops[0]) for c in steps]
         clears = [c for c in calls_in(script, loops[0]) if is_zero(script, c)]
-        if not steps or not all(guards) or not clears or not all(_guarded_by_modulo(script, c, loops[0]) for c in clears):
+        if (
+            not steps
+            or not all(guards)
+            or not clears
+            or not all(_guarded_by_modulo(script, c, loops[0]) for c in clears)
+        ):
             continue
         loss = backward_loss(script, call)
         if any(inside(a, loops[0]) for a in script.index.attributes.get("grad", ())):
@@ -416,7 +474,11 @@ def _guarded_by_modulo(script: Script, call: ast.AST, loop: ast.AST) -> ast.expr
             return None
         if isinstance(item, ast.If):
             for part in ast.walk(item.test):
-                if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod) and not isinstance(part.left, ast.Constant):
+                if (
+                    isinstance(part, ast.BinOp)
+                    and isinstance(part.op, ast.Mod)
+                    and not isinstance(part.left, ast.Constant)
+                ):
                     return part
             for origin in [n for n in ast.walk(item.test) if isinstance(n, ast.Name)]:
                 scope = script.index.scope(origin)
