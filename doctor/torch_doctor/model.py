@@ -12,6 +12,31 @@ SCHEMA_VERSION = 1
 #: ``--fail-on`` value that never fails.
 NEVER = "never"
 
+#: One subject keeps one prefix over environment (0xx), code (1xx) and log (2xx).
+FAMILIES: dict[str, str] = {
+    "GPU": "driver and device",
+    "SHM": "shared memory",
+    "WRK": "workers and pickling",
+    "HDF": "HDF5 and other handles over a fork",
+    "CMP": "torch.compile",
+    "MEM": "host and GPU memory",
+    "CPU": "quota and threads",
+    "FS": "disks, permissions and caches",
+    "SES": "sessions, terminals, PID 1 and signals",
+    "PKG": "packages",
+    "DST": "distributed",
+    "CKP": "checkpoints",
+    "DEV": "device placement",
+    "GRD": "autograd",
+    "OPT": "optimizer and scheduler",
+    "LOS": "losses",
+    "AMP": "mixed precision",
+    "DAT": "data",
+}
+
+#: The headings a check's docstring has, in this order.
+HEADINGS = ("What it checks", "Why it matters", "Example", "Fix", "References")
+
 
 class Severity(enum.Enum):
     """How bad a finding is, in SARIF's words. Compared by rank: ERROR > WARNING > NOTE."""

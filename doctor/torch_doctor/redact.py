@@ -24,7 +24,7 @@ _URL_PASSWORD = re.compile(r"(\w[\w+.-]*://)[^/\s:@]*:[^/\s@]+@")
 _URL_TOKEN = re.compile(r"([?&](?:[\w-]*(?:token|key|secret|signature|password))=)[^&\s]+", re.IGNORECASE)
 _ASSIGNED = re.compile(
     r"((?:^|[\s\"'{,(])[\"']?--?[\w-]*(?:token|secret|password|passwd|api[_-]?key)[\"']?[=\s]+[\"']?|"
-    r"\b\w*(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY)\w*[\"']?\s*[=:]\s*[\"']?)[^\s\"',}]+",
+    r"\b\w*(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY(?:_ID)?)[\"']?\s*[=:]\s*[\"']?)[^\s\"',}&]+",
     re.IGNORECASE,
 )
 _HOME = re.compile(r"(/home/|/Users/)([^/\s:\"']+)")

@@ -6,12 +6,13 @@ import dataclasses
 import enum
 import importlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePath
 from typing import Any
 
 from torch_doctor.facts.request import Request
+from torch_doctor.facts.requirements import Requirements
 from torch_doctor.facts.script import Script
 from torch_doctor.model import FailureKind, Notification, ProbeFailure
 from torch_doctor.redact import redact_environment
@@ -30,6 +31,19 @@ def take(needs: Iterable[type], request: Request) -> dict[type, Any]:
     with ThreadPoolExecutor(max_workers=max(4, len(ordered))) as pool:
         futures = {need: pool.submit(_probe, need, request) for need in ordered}
         return {need: future.result() for need, future in futures.items()}
+
+
+def require(
+    script: Path | None, *, need: Sequence[str] = (), gpus: str | None = None, sample_bytes: str | None = None
+) -> tuple[Requirements, tuple[Notification, ...]]:
+    """What the script (parsed, never executed) and the user's options ask of the machine.
+
+    Raises:
+        DoctorError: for a script that is not there, and for options that cannot be read.
+    """
+    from torch_doctor.probes import requirements
+
+    return requirements.read(script, need=need, gpus=gpus, sample_bytes=sample_bytes)
 
 
 def probe_for(need: type) -> Probe:

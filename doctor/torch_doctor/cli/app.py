@@ -17,7 +17,17 @@ from torch_doctor.errors import DoctorError
 COMMANDS = (
     "check",
     "lint",
+    "explain",
+    "run",
+    "ps",
+    "attach",
+    "logs",
+    "stop",
+    "wait",
+    "rm",
     "rule",
+    "diff",
+    "health",
 )
 
 app = typer.Typer(

@@ -33,13 +33,13 @@ def lint(
     verbose: Verbose = False,
 ) -> None:
     """Pitfalls in training code: parsed, never executed."""
-    from torch_doctor import linting, registry
+    from torch_doctor import config, linting, registry
     from torch_doctor.cli import emit
     from torch_doctor.model import Report
 
     start = time.monotonic()
     checks = registry.select(registry.load("lint"), select or (), ignore or ())
-    options = {"exclude": exclude or (), "per_file_ignores": per_file_ignores()}
+    options = {"exclude": exclude or (), "per_file_ignores": config.per_file_ignores(config.load(Path.cwd()))}
     wanted = paths or [Path()]
     if fix or diff:
         _mend(wanted, checks, write=not diff, unsafe=unsafe_fixes, **options)
@@ -47,19 +47,6 @@ def lint(
     facts = {"lint": {"files": found.files}}
     report = Report("lint", found.results, facts, found.notifications, time.monotonic() - start)
     emit.finish(report, format=format, output=output, fail_on=fail_on, verbose=verbose)
-
-
-def per_file_ignores() -> dict[str, list[str]]:
-    """``[tool.torch-doctor.lint.per-file-ignores]``: pattern -> IDs, names, families or tags."""
-    from torch_doctor import config
-    from torch_doctor.errors import DoctorError
-
-    found = config.load(Path.cwd())
-    section = found.values.get("lint", {})
-    value = section.get("per_file_ignores", {}) if isinstance(section, dict) else {}
-    if not isinstance(value, dict) or not all(isinstance(v, list) for v in value.values()):
-        raise DoctorError(str(found.path), "per-file-ignores is a table of pattern = [IDs]")
-    return {str(k): [str(t) for t in v] for k, v in value.items()}
 
 
 def _mend(paths: list[Path], checks: object, *, write: bool, **options: object) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, Optional
 
 import typer
 
+Words = Annotated[Literal["table", "json", "markdown"], typer.Option("--format", help="How it is written.")]
 
-def rule(id: Annotated[str | None, typer.Argument(help="An ID or a name.")] = None) -> None:
+
+def rule(
+    id: Annotated[Optional[str], typer.Argument(metavar="[ID]", help="An ID (SHM001) or a name.")] = None,
+    format: Words = "table",
+) -> None:
     """What a rule means; lists all without an ID."""
-    from torch_doctor import registry
+    from torch_doctor import registry, rules
+    from torch_doctor.cli import emit
 
-    if id is None:
-        for item in registry.load():
-            typer.echo(f"{item.id}  {item.name:40} {item.doc.splitlines()[0]}")
-        return
-    found = registry.find(id)
-    typer.echo(f"{found.id} {found.name} ({registry.FAMILIES[found.family]})\n\n{found.doc}")
+    checks = registry.load() if id is None else registry.find(id)
+    emit.write(rules.render(checks, format, pages=id is not None))

@@ -18,6 +18,8 @@ from torch_doctor import process
 from torch_doctor.model import FailureKind, ProbeFailure
 
 HERE = Path(__file__).parent
+#: without the site module and its .pth files, which can take longer than such a script
+ALONE = ("-I", "-S", "-u")
 _LIMIT_BYTES = 8 << 20
 
 
@@ -29,8 +31,11 @@ def call(
     timeout: float,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    flags: Sequence[str] = ("-u",),
 ) -> dict[str, Any] | ProbeFailure:
     """Run ``probes/isolated/<script>.py`` in ``python`` and return the object that it wrote.
+
+    ``flags`` go to the interpreter: ``ALONE`` for a script that needs nothing but the standard library.
 
     Returns:
         The child's JSON object; or ProbeFailure(TIMEOUT | SIGNAL | ERROR) with the signal named and the last
@@ -40,7 +45,7 @@ def call(
     chunks: list[bytes] = []
     thread = threading.Thread(target=_read_all, args=(reader, chunks), daemon=True)
     thread.start()
-    command: Sequence[str] = [python, "-u", str(HERE / f"{script}.py"), str(writer)]
+    command: Sequence[str] = [python, *flags, str(HERE / f"{script}.py"), str(writer)]
     try:
         done = process.run(command, timeout=timeout, env=env, cwd=cwd, input=json.dumps(payload), pass_fds=(writer,))
     finally:
