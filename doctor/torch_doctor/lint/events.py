@@ -180,9 +180,12 @@ def mentions_grad_off(script: Script, node: ast.AST, depth: int = 2) -> bool:
                 if resolved in GRAD_OFF:
                     return True
                 for origin in origins(script, item)[:4]:
-                    if origin.node is not item and not isinstance(origin.node, ast.arg):
-                        if mentions_grad_off(origin.script, origin.node, depth - 1):
-                            return True
+                    if (
+                        origin.node is not item
+                        and not isinstance(origin.node, ast.arg)
+                        and mentions_grad_off(origin.script, origin.node, depth - 1)
+                    ):
+                        return True
         if isinstance(item, ast.Call) and depth:
             target = called(script, item)
             if target is not None and any(
@@ -212,9 +215,10 @@ def _grad_off(script: Script, node: ast.AST, depth: int) -> bool:
         if isinstance(item, (ast.With, ast.AsyncWith)):
             if any(mentions_grad_off(script, i.context_expr) for i in item.items):
                 return True
-        elif isinstance(item, FUNCTIONS):
-            if any(mentions_grad_off(script, d) for d in getattr(item, "decorator_list", ())):
-                return True
+        elif isinstance(item, FUNCTIONS) and any(
+            mentions_grad_off(script, d) for d in getattr(item, "decorator_list", ())
+        ):
+            return True
     scope = script.index.scope(node)
     if _switched_off(script, node, scope):
         return True
@@ -351,9 +355,10 @@ def frozen(script: Script, name: str) -> bool:
         if call.args and _is_false(call.args[0]) and (short in dotted(call.func) or _loops_over(script, call, short)):
             return True
     for attribute in script.index.attributes.get("requires_grad", ()):
-        if isinstance(attribute.ctx, ast.Store):
-            if short in dotted(attribute) or _loops_over(script, attribute, short):
-                return True
+        if isinstance(attribute.ctx, ast.Store) and (
+            short in dotted(attribute) or _loops_over(script, attribute, short)
+        ):
+            return True
     for short_name in (
         "freeze",
         "set_requires_grad",
@@ -386,9 +391,12 @@ def modules_of(script: Script, optimizer: ast.AST) -> set[str]:
         if isinstance(origin.node, ast.Call):
             for argument in [*origin.node.args, *(k.value for k in origin.node.keywords)]:
                 for item in ast.walk(argument):
-                    if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute):
-                        if item.func.attr in ("parameters", "named_parameters"):
-                            found.add(dotted(item.func.value))
+                    if (
+                        isinstance(item, ast.Call)
+                        and isinstance(item.func, ast.Attribute)
+                        and item.func.attr in ("parameters", "named_parameters")
+                    ):
+                        found.add(dotted(item.func.value))
     return found
 
 

@@ -140,7 +140,7 @@ def dataset_classes(script: Script) -> list[DatasetClass]:
                 workers = "none"
             elif not own and len(everything) and any(x.has_workers and x.dataset is None for x in everything):
                 workers = "some"
-            found.append(DatasetClass(owner, workers, (busy or own or [None])[0]))
+            found.append(DatasetClass(owner, workers, next(iter(busy or own), None)))
         script.memo["dataset_classes"] = found
     result: list[DatasetClass] = script.memo["dataset_classes"]
     return result

@@ -22,31 +22,11 @@ from torch_doctor.model import Location, Notification, Severity
 
 SUFFIXES = (".py", ".pyi", ".ipynb")
 #: folders that hold no code of the project's own
-SKIPPED_FOLDERS = frozenset(
-    [
-        ".git",
-        ".hg",
-        ".svn",
-        ".tox",
-        ".nox",
-        ".venv",
-        "venv",
-        "env",
-        ".env",
-        "node_modules",
-        "__pycache__",
-        ".mypy_cache",
-        ".ruff_cache",
-        ".pytest_cache",
-        ".eggs",
-        "build",
-        "dist",
-        "site-packages",
-        ".ipynb_checkpoints",
-        ".idea",
-        ".vscode",
-    ]
-)
+SKIPPED_FOLDERS = {
+    *(".git", ".hg", ".svn", ".tox", ".nox", ".venv", "venv", "env", ".env", "node_modules", "site-packages"),
+    *("__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ipynb_checkpoints", ".eggs", "build", "dist"),
+    *(".idea", ".vscode"),
+}
 #: larger files are data, not code, in bytes
 MAX_BYTES = 16 << 20
 #: the parser's own limit is low for a generated expression; a thread with this stack parses those, in bytes

@@ -94,7 +94,7 @@ _MODULES = {
 
 
 def _fallback(script: Script, node: ast.AST) -> bool:
-    """Within try/except ImportError, or a condition on a version or on hasattr: written for an older torch on purpose."""
+    """Within try/except ImportError, or a condition on a version or hasattr: for an older torch on purpose."""
     for item in script.index.ancestors(node):
         if isinstance(item, ast.Try):
             for handler in item.handlers:

@@ -286,16 +286,21 @@ def load_result_assigned_to_model(script: Script) -> Iterator[Finding]:
     for call in script.index.by_tail.get("load_state_dict", ()):
         parent = script.index.parent.get(call)
         value = receiver(call)
-        if isinstance(parent, ast.Assign) and value is not None and dotted(value):
-            if len(parent.targets) == 1 and dotted(parent.targets[0]) == dotted(value):
-                yield finding(
-                    script,
-                    call,
-                    ERROR,
-                    f"load_state_dict returns the keys that did not fit: {source(script, value)} is no model after this",
-                    f"{source(script, call)} on a line of its own",
-                )
-                continue
+        if (
+            isinstance(parent, ast.Assign)
+            and value is not None
+            and dotted(value)
+            and len(parent.targets) == 1
+            and dotted(parent.targets[0]) == dotted(value)
+        ):
+            yield finding(
+                script,
+                call,
+                ERROR,
+                f"load_state_dict returns the keys that did not fit: {source(script, value)} is no model now",
+                f"{source(script, call)} on a line of its own",
+            )
+            continue
         first = call.args[0] if call.args else None
         if (isinstance(first, ast.Constant) and isinstance(first.value, str)) or _is_text(script, first):
             yield finding(

@@ -52,7 +52,7 @@ class Compiled:
 
 
 def compiled(script: Script) -> list[Compiled]:
-    """Every function of the file that is compiled: by decorator, torch.compile(f), torch.compile(Net()), net.compile()."""
+    """Every compiled function of the file: decorated, torch.compile(f), torch.compile(Net()), net.compile()."""
     if "compiled" in script.memo:
         known: list[Compiled] = script.memo["compiled"]
         return known
@@ -343,7 +343,7 @@ def shape_dependent_branch(script: Script) -> Iterator[Finding]:
                     script,
                     statement,
                     NOTE,
-                    f"a branch on a shape ({source(script, test)}): each side is compiled anew, up to the recompile limit",
+                    f"a branch on a shape ({source(script, test)}): each side is compiled anew, up to the limit",
                     "Pad to a few sizes, or torch._dynamo.mark_dynamic",
                 )
 

@@ -14,7 +14,7 @@ from torch_doctor.lint.loaders import dataset_classes, loaders
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
 
-#: generators with a state of their own: a worker gets a copy. numpy.random's global one is seeded per worker by torch.
+#: generators with a state of their own: a worker gets a copy. The global one of numpy is seeded by torch.
 GENERATORS = frozenset(
     [
         "numpy.random.default_rng",
@@ -88,7 +88,7 @@ def generator_copied_into_workers(script: Script) -> Iterator[Finding]:
                         value,
                         WARNING if item.workers == "some" else NOTE,
                         f"{name} is copied into every worker in the same state: all draw the same numbers",
-                        "Seed it per worker (get_worker_info().seed in worker_init_fn), or make it from (seed, index)",
+                        "Seed it per worker (get_worker_info().seed), or make it from (seed, index)",
                     )
 
 

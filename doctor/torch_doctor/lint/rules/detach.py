@@ -69,9 +69,13 @@ def _values_of(script: Script, node: ast.Name) -> list[ast.AST]:
         return []
     if item.scope is not script.index.scope(node) or place(item.node) >= place(node):
         return []
-    if item.how == "unpack" and item.position == 1 and isinstance(item.value, ast.Call):
-        if dotted(item.value.func).rsplit(".", 1)[-1] in ("max", "min", "topk", "sort"):
-            return []
+    if (
+        item.how == "unpack"
+        and item.position == 1
+        and isinstance(item.value, ast.Call)
+        and dotted(item.value.func).rsplit(".", 1)[-1] in ("max", "min", "topk", "sort")
+    ):
+        return []
     found: list[ast.AST] = [item.value]
     if item.how == "augment":
         earlier = [b for b in item.scope.bindings[item.name] if place(b.node) < place(item.node)]
@@ -141,7 +145,7 @@ def generator_not_detached(script: Script) -> Iterator[Finding]:
                 script,
                 judge,
                 ERROR if _used_again(script, judge, call) else WARNING,
-                f"{source(script, judge)} carries the graph of {source(script, maker)} into the step of {source(script, target)}",
+                f"{source(script, judge)} carries the graph of {source(script, maker)} into the discriminator's step",
                 f"{source(script, judge.func)}({source(script, judge.args[0])}.detach())",
             )
 
@@ -198,9 +202,12 @@ def _is_generator(script: Script, maker: ast.Call) -> bool:
     if _GENERATOR.fullmatch(name.lower().strip("_")):
         return True
     for call in script.index.calls:
-        if script.index.qual(call).startswith("torch.optim.") and kind(script, call) == "optimizer":
-            if any(words.tail(h) == name for h in modules_of(script, call)):
-                return True
+        if (
+            script.index.qual(call).startswith("torch.optim.")
+            and kind(script, call) == "optimizer"
+            and any(words.tail(h) == name for h in modules_of(script, call))
+        ):
+            return True
     return False
 
 

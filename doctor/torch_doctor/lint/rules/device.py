@@ -242,9 +242,13 @@ def _used_as_tensor(script: Script, name: str, scope: Scope) -> bool:
         parent = script.index.parent.get(child)
         if isinstance(parent, ast.Attribute) and parent.attr not in TENSOR_ATTRIBUTES:
             return False
-        if isinstance(parent, ast.Subscript) and parent.value is child:
-            if isinstance(parent.slice, ast.Constant) and isinstance(parent.slice.value, str):
-                return False
+        if (
+            isinstance(parent, ast.Subscript)
+            and parent.value is child
+            and isinstance(parent.slice, ast.Constant)
+            and isinstance(parent.slice.value, str)
+        ):
+            return False
         if isinstance(parent, ast.keyword) and parent.arg is None:
             return False
     return True
@@ -423,9 +427,9 @@ def _name_meets_tensors(script: Script, name: str, function: Scope, at: ast.AST)
                 if not _is_number(script, parent.right if parent.left is node else parent.left):
                     meets = True
                     break
-            elif isinstance(parent, ast.Subscript) and node is not parent.value:
-                break
-            elif not isinstance(parent, (ast.Subscript, ast.UnaryOp)) and isinstance(parent, ast.stmt):
+            elif (isinstance(parent, ast.Subscript) and node is not parent.value) or (
+                not isinstance(parent, (ast.Subscript, ast.UnaryOp)) and isinstance(parent, ast.stmt)
+            ):
                 break
             node = parent
     return meets
@@ -634,16 +638,20 @@ def _unmoved_target(
         if (not functional and kind(script, call.func) != "criterion") or len(call.args) < 2:
             continue
         target = call.args[1]
-        if isinstance(target, ast.Name) and target.id in bound and not _may_move(script, target.id, loop, call):
-            if loop not in seen:
-                seen.add(loop)
-                yield finding(
-                    script,
-                    call,
-                    ERROR,
-                    f"the model is on the GPU and {target.id} was never moved there",
-                    f"{target.id} = {target.id}.to(device, non_blocking=True) at the top of the loop",
-                )
+        if (
+            isinstance(target, ast.Name)
+            and target.id in bound
+            and not _may_move(script, target.id, loop, call)
+            and loop not in seen
+        ):
+            seen.add(loop)
+            yield finding(
+                script,
+                call,
+                ERROR,
+                f"the model is on the GPU and {target.id} was never moved there",
+                f"{target.id} = {target.id}.to(device, non_blocking=True) at the top of the loop",
+            )
 
 
 def _over_loader(script: Script, loop: ast.For) -> bool:
@@ -717,10 +725,15 @@ def _may_move(script: Script, name: str, loop: ast.For, before: ast.Call) -> boo
         parent = script.index.parent.get(use)
         if isinstance(parent, ast.Attribute) and parent.attr in ("to", "cuda", "pin_memory", "data", "set_"):
             return True
-        if isinstance(parent, ast.Call) and use in parent.args and called(script, parent) is None:
-            if not script.index.qual(parent).startswith("torch.") and not is_forward(script, parent):
-                if dotted(parent.func) not in ("len", "print", "range", "isinstance", "type"):
-                    return True
+        if (
+            isinstance(parent, ast.Call)
+            and use in parent.args
+            and called(script, parent) is None
+            and not script.index.qual(parent).startswith("torch.")
+            and not is_forward(script, parent)
+            and dotted(parent.func) not in ("len", "print", "range", "isinstance", "type")
+        ):
+            return True
     return False
 
 

@@ -105,9 +105,10 @@ def _trains(script: Script, item: Loader) -> bool:
             node: ast.expr = loop.iter
             while isinstance(node, ast.Call) and node is not item.call and node.args:
                 node = node.args[0]
-            if any(o.node is item.call for o in origins(script, node)):
-                if any(is_backward(w, c) for w, c in reached(script, loop)):
-                    return True
+            if any(o.node is item.call for o in origins(script, node)) and any(
+                is_backward(w, c) for w, c in reached(script, loop)
+            ):
+                return True
     return False
 
 

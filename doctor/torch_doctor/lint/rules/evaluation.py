@@ -149,15 +149,22 @@ def _evaluates(script: Script, call: ast.Call, scope: Scope, block: ast.AST, dep
         return "name" if named and not scope.name.startswith("test_") else "eval"
     if scope.kind != "function":
         return ""
-    if words.says(words.EVALUATION, scope.name) and isinstance(block, (ast.For, ast.AsyncFor)):
-        if not any(is_backward(w, c) or is_step(w, c) for w, c in reached(script, scope.node, 2)) and _over_loader(
-            script, block
-        ):
-            return "name"
+    if (
+        words.says(words.EVALUATION, scope.name)
+        and isinstance(block, (ast.For, ast.AsyncFor))
+        and (
+            not any(is_backward(w, c) or is_step(w, c) for w, c in reached(script, scope.node, 2))
+            and _over_loader(script, block)
+        )
+    ):
+        return "name"
     sites = call_sites(script, scope) if depth else []
-    if sites and not any(is_backward(script, c) for c in scope.calls):
-        if all(_after_eval(script, s, script.index.scope(s)) for s in sites):
-            return "eval"
+    if (
+        sites
+        and not any(is_backward(script, c) for c in scope.calls)
+        and all(_after_eval(script, s, script.index.scope(s)) for s in sites)
+    ):
+        return "eval"
     return ""
 
 
@@ -262,7 +269,7 @@ def eval_mode_never_undone(script: Script) -> Iterator[Finding]:
                     script,
                     seen,
                     WARNING,
-                    f"{source(script, seen)} is never undone: from the next round of the loop on the model trains in eval mode",
+                    f"{source(script, seen)} is never undone: from the next round on the model trains in eval mode",
                     "Call model.train() at the top of every epoch",
                 )
 

@@ -140,9 +140,13 @@ def _opened(script: Script, owner: Scope) -> Iterator[tuple[str, ast.Call, Scrip
     scopes = [start[1]]
     for call in start[1].calls:
         target = called(start[0], call)
-        if target is not None and target[1].parent is not None and target[1].parent.kind == "class":
-            if dotted(call.func).startswith(("self.", "super()")):
-                scopes.append(target[1])
+        if (
+            target is not None
+            and target[1].parent is not None
+            and target[1].parent.kind == "class"
+            and dotted(call.func).startswith(("self.", "super()"))
+        ):
+            scopes.append(target[1])
     for scope in scopes:
         for name, items in list(scope.bindings.items()):
             if not name.startswith("self.") or name.endswith("[]"):
@@ -213,7 +217,7 @@ def _handles(script: Script, value: ast.expr, scope: Scope, depth: int = 5) -> I
 
 
 def _is_ellipsis(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and (node.value is ... or node.value == ())
+    return (isinstance(node, ast.Constant) and node.value is ...) or (isinstance(node, ast.Tuple) and not node.elts)
 
 
 def _in_memory(script: Script, call: ast.Call) -> bool:

@@ -56,9 +56,13 @@ def layers_in_plain_container(script: Script) -> Iterator[Finding]:
                 if not name.startswith("self.") or name.count(".") > 1 or name.endswith("[]"):
                     continue
                 for item in items:
-                    if item.how == "assign" and item.value is not None and _holds_layers(script, item.value, 3):
-                        if not _registered_later(script, owner, name):
-                            yield _plain(script, item.node, name, item.value)
+                    if (
+                        item.how == "assign"
+                        and item.value is not None
+                        and _holds_layers(script, item.value, 3)
+                        and not _registered_later(script, owner, name)
+                    ):
+                        yield _plain(script, item.node, name, item.value)
             yield from _appended(script, owner, function)
 
 
@@ -132,9 +136,14 @@ def _has_parameters(script: Script, owner: Scope) -> bool:
             for call in scope.calls:
                 name = script.index.qual(call)
                 short = name.rsplit(".", 1)[-1]
-                if name.startswith("torch.nn.") and name.count(".") == 2 and short[:1].isupper():
-                    if short not in _WITHOUT_PARAMETERS and not short.endswith("Loss"):
-                        return True
+                if (
+                    name.startswith("torch.nn.")
+                    and name.count(".") == 2
+                    and short[:1].isupper()
+                    and short not in _WITHOUT_PARAMETERS
+                    and not short.endswith("Loss")
+                ):
+                    return True
     return False
 
 
@@ -165,9 +174,10 @@ def _local_list(script: Script, node: ast.Name, depth: int) -> bool:
 def _used_in_container(script: Script, scope: Scope, name: str) -> bool:
     for call in scope.calls:
         short = dotted(call.func).rsplit(".", 1)[-1]
-        if short in ("ModuleList", "Sequential", "ModuleDict", "ParameterList", "OrderedDict"):
-            if any(isinstance(n, ast.Name) and n.id == name for a in call.args for n in ast.walk(a)):
-                return True
+        if short in ("ModuleList", "Sequential", "ModuleDict", "ParameterList", "OrderedDict") and any(
+            isinstance(n, ast.Name) and n.id == name for a in call.args for n in ast.walk(a)
+        ):
+            return True
     return False
 
 

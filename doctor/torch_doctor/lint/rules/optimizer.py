@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torch_doctor.facts.code_index import dotted
 from torch_doctor.facts.script import Script
+from torch_doctor.lint import words
 from torch_doctor.lint.events import (
     backward_loss,
     engine_backward,
@@ -21,6 +22,7 @@ from torch_doctor.lint.events import (
 )
 from torch_doctor.lint.flow import (
     Loop,
+    bindings,
     called,
     calls_in,
     constant,
@@ -187,18 +189,13 @@ def _made_within(script: Script, loop: ast.AST) -> bool:
 
 def _known_attribute(script: Script, call: ast.Call) -> bool:
     """self.model(x): an attribute that some method assigns, or whose name says what it is."""
-    from torch_doctor.lint.flow import bindings
+    if words.tail(dotted(call.func)) in _OWN_METHODS or kind(script, call.func) in ("module", "criterion"):
+        return True
+    return bool(bindings(script, dotted(call.func), script.index.scope(call)))
 
-    return (
-        bool(bindings(script, dotted(call.func), script.index.scope(call)))
-        or kind(script, call.func)
-        in (
-            "module",
-            "criterion",
-        )
-        or call.func.attr
-        in ("log", "log_dict", "print", "manual_backward", "optimizers", "lr_schedulers", "train", "eval")
-    )  # type: ignore[attr-defined]
+
+#: methods of LightningModule and nn.Module that clear no gradients
+_OWN_METHODS = {"log", "log_dict", "print", "manual_backward", "optimizers", "lr_schedulers", "train", "eval"}
 
 
 def _is_scheduler_maker(script: Script, call: ast.Call) -> bool:
@@ -228,9 +225,8 @@ def _uncleared(script: Script, loop: ast.AST) -> Iterator[Finding]:
             cleared.add(name)
     if not cleared or len({script.index.scope(c) for c in calls if is_zero(script, c) or is_step(script, c)}) > 1:
         return
-    for name, call in sorted(stepped.items()):
-        if "[]" in name or "()" in name:
-            return
+    if any("[]" in name or "()" in name for name in stepped):
+        return
     for name, call in sorted(stepped.items()):
         if name not in cleared and len(stepped) > 1 and _names_agree(stepped, cleared):
             backward = [c for c in calls if is_backward(script, c) and place(c) < place(call)]
@@ -382,17 +378,17 @@ def step_missing(script: Script) -> Iterator[Finding]:
         bodies = [c for c in calls_in(script, loops[0]) if is_backward(script, c)]
         if not known or not bodies or any(b.keywords or b.args for b in bodies):
             continue
-        if not any(dotted(c.func) == f"{target.id}.step" for s in scope.walk() for c in s.calls) and _only_zero(
-            script, uses_of
-        ):
-            if not any(is_step(w, c) for w, c in reached(script, loops[0])):
-                yield finding(
-                    script,
-                    bodies[0],
-                    ERROR,
-                    f"{target.id} is never stepped: backward() and zero_grad() alone change nothing",
-                    f"{target.id}.step() after backward()",
-                )
+        if (
+            not any(dotted(c.func) == f"{target.id}.step" for s in scope.walk() for c in s.calls)
+            and _only_zero(script, uses_of)
+        ) and not any(is_step(w, c) for w, c in reached(script, loops[0])):
+            yield finding(
+                script,
+                bodies[0],
+                ERROR,
+                f"{target.id} is never stepped: backward() and zero_grad() alone change nothing",
+                f"{target.id}.step() after backward()",
+            )
 
 
 def _is_method_use(script: Script, node: ast.AST) -> bool:

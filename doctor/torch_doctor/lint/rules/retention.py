@@ -143,10 +143,13 @@ def _assigned(script: Script, node: ast.Assign) -> Iterator[tuple[str, ast.expr,
             yield name, right, node
         elif mentions(script, right, name) and not mentions(script, left, name):
             yield name, left, node
-    elif isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant):
+    elif (
+        isinstance(target, ast.Subscript)
+        and not isinstance(target.slice, ast.Constant)
+        and isinstance(target.slice, (ast.Name, ast.BinOp, ast.Tuple))
+    ):
         # losses[i] = loss: one more entry at each step
-        if isinstance(target.slice, (ast.Name, ast.BinOp, ast.Tuple)):
-            yield name, value, node
+        yield name, value, node
 
 
 def _same(left: ast.AST, right: ast.AST) -> bool:
@@ -164,14 +167,19 @@ def _metered(script: Script, call: ast.Call) -> Iterator[tuple[str, ast.expr, as
     if not names:
         return
     for node in where.index.statements[ast.AugAssign]:
-        if isinstance(node, ast.AugAssign) and inside(node, scope.node) and dotted(node.target).startswith("self."):
-            if any(isinstance(n, ast.Name) and n.id == names[0] for n in ast.walk(node.value)) and not _cut(
-                node.value
-            ):
-                rebound = [b for b in scope.bindings.get(names[0], ()) if b.how == "assign"]
-                if not rebound:
-                    yield dotted(call.func).rpartition(".")[0], call.args[0], statement
-                return
+        if (
+            isinstance(node, ast.AugAssign)
+            and inside(node, scope.node)
+            and dotted(node.target).startswith("self.")
+            and (
+                any(isinstance(n, ast.Name) and n.id == names[0] for n in ast.walk(node.value))
+                and not _cut(node.value)
+            )
+        ):
+            rebound = [b for b in scope.bindings.get(names[0], ()) if b.how == "assign"]
+            if not rebound:
+                yield dotted(call.func).rpartition(".")[0], call.args[0], statement
+            return
 
 
 def _cut(value: ast.AST) -> bool:
@@ -281,9 +289,13 @@ def _derives(script: Script, node: ast.AST, base: str, depth: int) -> bool:
         if depth and isinstance(item, ast.Name):
             scope = script.index.scope(item)
             for binding in scope.bindings.get(name, ()):
-                if binding.value is not None and binding.how in ("assign", "augment", "unpack", "loop"):
-                    if not inside(item, binding.node) and _derives(script, binding.value, base, depth - 1):
-                        return True
+                if (
+                    binding.value is not None
+                    and binding.how in ("assign", "augment", "unpack", "loop")
+                    and not inside(item, binding.node)
+                    and _derives(script, binding.value, base, depth - 1)
+                ):
+                    return True
     return False
 
 

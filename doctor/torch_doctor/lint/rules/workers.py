@@ -361,7 +361,7 @@ def python_objects_times_workers(script: Script) -> Iterator[Finding]:
                         script,
                         binding.value or start.node,
                         WARNING if (workers or 0) * size >= 50 * MANY_ITEMS else NOTE,
-                        f"{name} holds {size} Python objects and is read by {many}: their memory is copied to each in time",
+                        f"{name} holds {size} Python objects and is read by {many}: each copies them in time",
                         "Hold them in a NumPy array, a tensor or Arrow",
                         evidence={"items": size, "workers": workers},
                     )
@@ -385,12 +385,6 @@ def _items(script: Script, value: ast.AST | None, depth: int) -> int:
     ):
         inner = value.args[0]
         return _items(script, inner, depth - 1) or _length(script, inner)
-    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
-        left, right = value.left, value.right
-        if isinstance(left, ast.List):
-            size = constant(script, right)
-            # one object many times over: the pages of the list itself are only read
-            return 0 if isinstance(left.elts[:1], list) and not isinstance(size, int) else 0
     if isinstance(value, ast.Name):
         return max(
             (_items(script, o.node, depth - 1) for o in origins(script, value) if o.node is not value), default=0
