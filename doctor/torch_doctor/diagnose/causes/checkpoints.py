@@ -128,6 +128,18 @@ def truncated(seen: Seen, verdict: Verdict) -> Verdict | None:
     )
 
 
+_FIRST_BYTES: dict[str, str] = {
+    "<": "HTML or XML: a web page in place of the file",
+    "{": "JSON",
+    "\\x1f": "gzip",
+    "P": "a zip archive",
+    "\\x00": "zeros: the file was not written fully, or another format",
+    "\\x93": "a NumPy file",
+    "E": "a text, perhaps an error message",
+    "\\x08": "safetensors or protobuf",
+}
+
+
 register(
     Cause(
         "CKP201",
@@ -576,14 +588,3 @@ register(
         ),
     ),
 )
-
-_FIRST_BYTES = {
-    "<": "HTML or XML: a web page in place of the file",
-    "{": "JSON",
-    "\\x1f": "gzip",
-    "P": "a zip archive",
-    "\\x00": "zeros: the file was not written fully, or another format",
-    "\\x93": "a NumPy file",
-    "E": "a text, perhaps an error message",
-    "\\x08": "safetensors or protobuf",
-}

@@ -362,7 +362,7 @@ register(
     ),
     Cause(
         "OPT201",
-        "gradients-never-cleared",
+        "gradient-norm-grows",
         "zero_grad is missing: gradients accumulate over all steps.",
         "backward adds to .grad. Without zero_grad each step uses the sum of all gradients so far; the loss falls, "
         "then rises or becomes nan.",

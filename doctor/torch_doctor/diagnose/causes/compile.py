@@ -31,7 +31,7 @@ def noexec(seen: Seen, verdict: Verdict) -> Verdict | None:
 register(
     Cause(
         "CMP201",
-        "no-c-compiler",
+        "compiler-not-found",
         "torch.compile or triton found no C or C++ compiler.",
         "Triton builds a small C launcher at run time, and inductor's CPU code is C++. An image that moved from "
         "devel to runtime "
@@ -90,7 +90,7 @@ register(
     ),
     Cause(
         "CMP202",
-        "python-headers-missing",
+        "build-headers-missing",
         "Python.h, or another header, is missing where triton or inductor builds.",
         "The launcher is a Python extension. Distribution Pythons keep their headers in a package of their own.",
         "{header} is missing: the headers that triton's and inductor's run-time builds need are not installed",

@@ -54,6 +54,18 @@ def _where(seen: Seen) -> str:
     return f" on PCI {seen.groups['pci']}" if seen.groups.get("pci") else ""
 
 
+_CUBLAS: dict[str, str] = {
+    "CUBLAS_STATUS_ALLOC_FAILED": "no GPU memory is left for its handle, or an earlier index error broke the context",
+    "CUBLAS_STATUS_NOT_INITIALIZED": "no GPU memory is left for its handle, or an earlier index error broke the "
+    "context",
+    "CUBLAS_STATUS_EXECUTION_FAILED": "a kernel failed, often after an index out of range or with a mixed install",
+    "CUBLAS_STATUS_INVALID_VALUE": "a second cuBLAS on LD_LIBRARY_PATH, or shapes that do not fit",
+    "CUBLAS_STATUS_NOT_SUPPORTED": "the data type or shape is not supported on this GPU",
+    "CUBLAS_STATUS_ARCH_MISMATCH": "this GPU's architecture is not supported",
+    "CUBLAS_STATUS_INTERNAL_ERROR": "an index error before it, a mixed install, or GPU memory",
+}
+
+
 register(
     Cause(
         "GPU201",
@@ -511,7 +523,7 @@ register(
     ),
     Cause(
         "GPU211",
-        "driver-too-old",
+        "driver-older-than-cuda",
         "The host's driver is older than the CUDA that torch was built with.",
         "The number in the text is the CUDA version that the driver supports, in thousands, not the driver's own "
         "version.",
@@ -1026,17 +1038,6 @@ register(
         ),
     ),
 )
-
-_CUBLAS = {
-    "CUBLAS_STATUS_ALLOC_FAILED": "no GPU memory is left for its handle, or an earlier index error broke the context",
-    "CUBLAS_STATUS_NOT_INITIALIZED": "no GPU memory is left for its handle, or an earlier index error broke the "
-    "context",
-    "CUBLAS_STATUS_EXECUTION_FAILED": "a kernel failed, often after an index out of range or with a mixed install",
-    "CUBLAS_STATUS_INVALID_VALUE": "a second cuBLAS on LD_LIBRARY_PATH, or shapes that do not fit",
-    "CUBLAS_STATUS_NOT_SUPPORTED": "the data type or shape is not supported on this GPU",
-    "CUBLAS_STATUS_ARCH_MISMATCH": "this GPU's architecture is not supported",
-    "CUBLAS_STATUS_INTERNAL_ERROR": "an index error before it, a mixed install, or GPU memory",
-}
 
 
 def _assertion(seen: Seen, verdict: Verdict) -> Verdict | None:

@@ -144,7 +144,7 @@ def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict
         else "the GPU's memory"
     )
     if in_validation(seen):
-        return with_message(verdict, *_VALIDATION, **evidence)
+        return with_message(verdict, _IN_VALIDATION, _NO_GRAD, **evidence)
     growth = rising(seen.log, seen.index, r"(?:alloc\w*|mem\w*|reserved|gpu_mem)\D{0,12}([\d.]+) ?([GM]i?B|G|M)?\b")
     steps = rising(seen.log, seen.index, r"\b(?:step|iter|it|epoch)\b\W{0,3}(\d+)")
     if growth or _late(figures):
@@ -183,13 +183,10 @@ def _late(figures: dict[str, float]) -> bool:
     return bool(total) and tried <= 64 << 20 and tried <= 0.01 * total and allocated >= 0.9 * total
 
 
-_VALIDATION = (
-    "GPU memory ran out in validation: its batches run without no_grad, so that their graphs accumulate",
-    Remediation(
-        "Run validation under torch.no_grad() or torch.inference_mode(), and keep its outputs detached and on the "
-        "CPU",
-        ("with torch.inference_mode():\n    validate(model, loader)", "torch-doctor lint train.py"),
-    ),
+_IN_VALIDATION = "GPU memory ran out in validation: its batches run without no_grad, so that their graphs accumulate"
+_NO_GRAD = Remediation(
+    "Run validation under torch.no_grad() or torch.inference_mode(), and keep its outputs detached and on the CPU",
+    ("with torch.inference_mode():\n    validate(model, loader)", "torch-doctor lint train.py"),
 )
 
 
@@ -212,22 +209,33 @@ def in_validation(seen: Seen) -> bool:
 def bare(seen: Seen, verdict: Verdict) -> Verdict | None:
     """The driver's own out of memory, without figures."""
     if in_validation(seen):
-        return with_message(verdict, *_VALIDATION)
+        return with_message(verdict, _IN_VALIDATION, _NO_GRAD)
     return verdict
 
 
 def killed(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """The session's count of OOM kills proves, or refutes, what the signal only suggests."""
-    if seen.run.stopped_by and not seen.run.oom_kills:
-        return None
-    if seen.run.oom_kills:
+    """The count of OOM kills proves, or refutes, what the signal only suggests."""
+    kills = seen.oom_kills
+    if kills:
         return with_message(
             verdict,
-            f"{verdict.message}; the memory cgroup counted {seen.run.oom_kills} OOM kills",
+            f"{verdict.message.split(', or a stop')[0]}; the memory cgroup counted {kills} OOM kills",
             None,
-            oom_kills=seen.run.oom_kills,
+            oom_kills=kills,
         )
-    return verdict
+    if kills is None:
+        return verdict
+    return with_message(
+        verdict,
+        f"{verdict.message.split(':')[0]}, and the memory cgroup counted no OOM kill: a person, a stop whose grace "
+        "period ran out, "
+        "or the host's own OOM killer sent it",
+        Remediation(
+            "Look at who stopped the run, and at the kernel log of the host",
+            ("dmesg -T | grep -i -E 'oom-kill|killed process'", "docker events --since 1h --filter event=kill"),
+        ),
+        oom_kills=0,
+    )
 
 
 MORE_RAM = Remediation(
@@ -355,7 +363,7 @@ register(
                 source="musl",
             ),
         ),
-        explains=("WRK2", "SES2", "DST"),
+        explains=("MEM207", "WRK2", "SES2", "DST"),
         judge=killed,
         decide="dmesg -T | grep -i -E 'oom-kill|killed process'",
     ),
@@ -423,7 +431,8 @@ register(
             ),
             Signature(
                 "oom-kill:constraint=",
-                "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,mems_allowed=0,oom_memcg=/docker/ab,task=python,pid=42,uid=0",
+                "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,mems_allowed=0,"
+                "oom_memcg=/docker/ab,task=python,pid=42,uid=0",
                 "constraint=none",
                 source="Linux 5.x and 6.x",
             ),
@@ -452,7 +461,7 @@ register(
                 source="Ray 2.x",
             ),
         ),
-        explains=("WRK2", "SES2", "DST", "MEM203", "MEM206", "CMP212", "SHM20"),
+        explains=("WRK2", "SES2", "DST", "MEM207", "MEM203", "MEM206", "CMP212", "SHM20"),
         judge=lambda seen, verdict: with_message(
             verdict,
             verdict.message.replace("?", f" (process {seen.groups['pid']})" if seen.groups.get("pid") else ""),

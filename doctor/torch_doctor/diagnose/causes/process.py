@@ -20,7 +20,7 @@ GRACEFUL = Remediation(
 
 def stopped(seen: Seen, verdict: Verdict) -> Verdict | None:
     """137 of a container: after docker stop it is the grace period; a counted OOM kill is the limit of RAM."""
-    if seen.run.oom_kills or seen.has(r"oom-?kill|OOMKilled\W{1,6}true|[Oo]ut of memory: Kill"):
+    if seen.oom_kills or seen.has(r"oom-?kill|OOMKilled\W{1,6}true|[Oo]ut of memory: Kill"):
         return None
     stop = seen.has(
         r"docker(?:-compose| compose)? stop|docker-compose down|docker compose down|[Ss]topping "

@@ -11,7 +11,7 @@ MORE_SHM = Remediation(
     ("docker run --shm-size=8g ...", "df -h /dev/shm"),
 )
 #: free bytes from which a full /dev/shm is not believed
-PLENTY = 1 << 30
+PLENTY = 4 << 30
 
 
 #: words of libraries that map files; of a small or full /dev/shm; and the line of df for it
@@ -23,6 +23,9 @@ _DF = r"^\S+\s+(?P<size>[\d.]+)(?P<unit>[GT])i?\s+\S+\s+\S+\s+(?P<used>\d+)%\s+/
 def bus_error(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A large and free /dev/shm is not what the worker ran out of: then it is a memory map that lost its file."""
     reason = _plenty(seen)
+    size = seen.machine.number("shm.size_bytes")
+    if size is not None and size < PLENTY:
+        return with_message(verdict, f"{verdict.message} (it has {mib(size)})", None, shm_size_bytes=size)
     if not reason and (not seen.has(_MAPPED) or seen.has(_SHM_SHORT)):
         return verdict
     reason = reason or "the data is read from memory-mapped files"

@@ -89,7 +89,7 @@ def unpicklable(seen: Seen, verdict: Verdict) -> Verdict | None:
 
 def exited(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A worker that is gone while the run's cgroup counted a kill was the OOM killer's."""
-    kills = seen.run.oom_kills or 0
+    kills = seen.oom_kills or 0
     if kills > 0:
         return with_message(
             verdict,

@@ -25,17 +25,23 @@ from torch_doctor.lint.flow import (
 )
 from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, fix, insert, replace, source
 from torch_doctor.lint.kinds import TENSOR_MAKERS, kind
+from torch_doctor.lint.words import named
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
 
-MOVES = frozenset(["cuda", "to", "cpu", "half", "float", "double", "bfloat16", "long", "int", "bool", "type", "type_as", "pin_memory", "xpu", "mps", "npu"])
+MOVES = named("cuda to cpu half float double bfloat16 long int bool type type_as pin_memory xpu mps npu")
 #: methods of a tensor that change nothing where their result is dropped
-PURE = MOVES | frozenset(
-    ["detach", "clone", "contiguous", "squeeze", "unsqueeze", "permute", "transpose", "reshape", "view", "flatten", "expand", "masked_fill", "clamp", "abs", "exp", "log", "sqrt", "softmax", "sigmoid"]
+PURE = MOVES | named(
+    "detach clone contiguous squeeze unsqueeze permute transpose reshape view flatten expand masked_fill "
+    "clamp abs exp log sqrt softmax sigmoid"
 )
 #: attributes that a tensor has; any other says that the value is something else
-TENSOR_ATTRIBUTES = PURE | frozenset(
-    ["size", "shape", "dim", "ndim", "dtype", "device", "requires_grad", "requires_grad_", "grad", "item", "numpy", "tolist", "mean", "sum", "max", "min", "argmax", "t", "T", "backward", "data", "numel", "nelement", "is_cuda", "split", "chunk", "repeat", "gather", "scatter", "scatter_", "index_select", "new_zeros", "new_ones", "add", "sub", "mul", "div", "matmul", "mm", "bmm", "eq", "ne", "gt", "lt", "ge", "le", "any", "all", "norm", "std", "var", "pow", "topk", "sort", "new", "fill_", "zero_", "copy_", "add_", "mul_", "div_", "sub_", "retain_grad", "unbind", "cumsum", "prod", "__len__", "is_contiguous", "expand_as", "view_as", "short", "byte"]
+TENSOR_ATTRIBUTES = PURE | named(
+    "size shape dim ndim dtype device requires_grad requires_grad_ grad item numpy tolist mean sum max "
+    "min argmax t T backward data numel nelement is_cuda split chunk repeat gather scatter scatter_ "
+    "index_select new_zeros new_ones add sub mul div matmul mm bmm eq ne gt lt ge le any all norm std var "
+    "pow topk sort new fill_ zero_ copy_ add_ mul_ div_ sub_ retain_grad unbind cumsum prod __len__ "
+    "is_contiguous expand_as view_as short byte"
 )
 
 
@@ -169,7 +175,14 @@ def _tensor_parameter(script: Script, name: str, scope: Scope) -> bool:
     for argument in [*arguments.args, *arguments.kwonlyargs] if isinstance(arguments, ast.arguments) else []:
         if argument.arg == name and argument.annotation is not None:
             return script.index.resolve(dotted(argument.annotation)) in ("torch.Tensor", "Tensor")
-    if not words.says(words.BATCH, name) or words.tail(name) in ("data", "batch", "sample", "samples", "inputs", "input"):
+    if not words.says(words.BATCH, name) or words.tail(name) in (
+        "data",
+        "batch",
+        "sample",
+        "samples",
+        "inputs",
+        "input",
+    ):
         return False
     # handed to a model by position, or into a loss: it is what the model computes with
     for call in scope.calls:
@@ -203,9 +216,9 @@ def _item_of_loader(script: Script, iterated: ast.expr, position: int, loop: ast
         if short in ("tqdm", "trange", "progress_bar", "track", "iter", "islice") and iterated.args:
             return _item_of_loader(script, iterated.args[0], position, loop)
         if short in ("items", "values") and isinstance(iterated.func, ast.Attribute):
-            return (position != 0 and _is_batch_name(script, iterated.func.value)) or (short == "values" and _is_batch_name(
-                script, iterated.func.value
-            ))
+            return (position != 0 and _is_batch_name(script, iterated.func.value)) or (
+                short == "values" and _is_batch_name(script, iterated.func.value)
+            )
     if isinstance(iterated, (ast.Tuple, ast.List)) and iterated.elts:
         return all(is_tensor(script, e) for e in iterated.elts)
     if words.tail(dotted(iterated)).endswith("loaders"):
@@ -229,15 +242,19 @@ def _used_as_tensor(script: Script, name: str, scope: Scope) -> bool:
         parent = script.index.parent.get(child)
         if isinstance(parent, ast.Attribute) and parent.attr not in TENSOR_ATTRIBUTES:
             return False
-        if isinstance(parent, ast.Subscript) and parent.value is child:
-            if isinstance(parent.slice, ast.Constant) and isinstance(parent.slice.value, str):
-                return False
+        if (
+            isinstance(parent, ast.Subscript)
+            and parent.value is child
+            and isinstance(parent.slice, ast.Constant)
+            and isinstance(parent.slice.value, str)
+        ):
+            return False
         if isinstance(parent, ast.keyword) and parent.arg is None:
             return False
     return True
 
 
-MAKERS = frozenset(["zeros", "ones", "rand", "randn", "randint", "empty", "full", "arange", "linspace", "eye", "tensor", "logspace", "randperm", "as_tensor"])
+MAKERS = named("zeros ones rand randn randint empty full arange linspace eye tensor logspace randperm as_tensor")
 
 
 @check("DEV102", "tensor-made-on-cpu-in-forward")
@@ -245,8 +262,8 @@ def tensor_made_on_cpu_in_forward(script: Script) -> Iterator[Finding]:
     """forward() makes a tensor without device=, so it is on the CPU whatever the module is on.
 
     What it checks:
-        torch.zeros, arange, randn and the like in forward() of an nn.Module, without device=, whose result meets other
-        tensors and is never moved. A note where nothing in the file uses a GPU.
+        torch.zeros, arange, randn and the like in forward() of an nn.Module, without device=, whose result meets
+        other tensors and is never moved. A note where nothing in the file uses a GPU.
     Why it matters:
         After model.to("cuda") it fails with "Expected all tensors to be on the same device".
     Example:
@@ -294,7 +311,11 @@ def is_cpu_maker(script: Script, call: ast.Call) -> bool:
     name = script.index.qual(call)
     if not name.startswith("torch.") or name.count(".") != 1 or name[6:] not in MAKERS:
         return False
-    if keyword(call, "device") is not None or keyword(call, "out") is not None or any(k.arg is None for k in call.keywords):
+    if (
+        keyword(call, "device") is not None
+        or keyword(call, "out") is not None
+        or any(k.arg is None for k in call.keywords)
+    ):
         return False
     if name in ("torch.tensor", "torch.as_tensor"):
         # a 0-dim CPU tensor may meet tensors on any device
@@ -318,7 +339,7 @@ def meets_tensors(script: Script, call: ast.Call, function: Scope) -> bool:
                 return False
         elif isinstance(parent, ast.BinOp):
             other = parent.right if parent.left is node else parent.left
-            if not _is_number(other):
+            if not _is_number(script, other):
                 return True
         elif isinstance(parent, ast.Subscript):
             if node is not parent.value:
@@ -335,9 +356,43 @@ def meets_tensors(script: Script, call: ast.Call, function: Scope) -> bool:
     return False
 
 
-def _is_number(node: ast.AST) -> bool:
-    return all(isinstance(n, (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)) for n in ast.walk(node)) or (
-        dotted(node).startswith(("math.", "np.", "numpy."))
+def _is_number(script: Script, node: ast.AST, depth: int = 3) -> bool:
+    """Whether an operand is a plain number: constants, math, sizes and what is computed from them."""
+    if isinstance(node, ast.Constant):
+        return True
+    if isinstance(node, ast.BinOp):
+        return _is_number(script, node.left, depth) and _is_number(script, node.right, depth)
+    if isinstance(node, ast.UnaryOp):
+        return _is_number(script, node.operand, depth)
+    if isinstance(node, ast.Subscript):
+        return _is_number(script, node.value, depth)
+    if isinstance(node, ast.Call):
+        short = dotted(node.func).rsplit(".", 1)[-1]
+        return short in (
+            "size",
+            "len",
+            "numel",
+            "dim",
+            "int",
+            "float",
+            "item",
+            "sqrt",
+            "floor",
+            "ceil",
+            "max",
+            "min",
+            "log",
+            "random",
+        ) and (not script.index.qual(node).startswith("torch."))
+    name = dotted(node)
+    if name.startswith(("math.", "np.", "numpy.")) or name.endswith((".shape", ".ndim")):
+        return True
+    if isinstance(node, ast.Name) and depth:
+        found = [o for o in origins(script, node) if o.node is not node]
+        if found and all(not isinstance(o.node, ast.arg) and _is_number(o.script, o.node, depth - 1) for o in found):
+            return True
+    return words.tail(name).startswith(("num_", "n_", "max_", "min_")) or words.tail(name).endswith(
+        ("_size", "_len", "_dim", "_scale", "_std")
     )
 
 
@@ -369,14 +424,13 @@ def _name_meets_tensors(script: Script, name: str, function: Scope, at: ast.AST)
                     meets = True
                     break
             elif isinstance(parent, ast.BinOp):
-                if not _is_number(parent.right if parent.left is node else parent.left):
+                if not _is_number(script, parent.right if parent.left is node else parent.left):
                     meets = True
                     break
-            elif isinstance(parent, ast.Subscript) and node is not parent.value:
+            elif (isinstance(parent, ast.Subscript) and node is not parent.value) or (
+                not isinstance(parent, (ast.Subscript, ast.UnaryOp)) and isinstance(parent, ast.stmt)
+            ):
                 break
-            elif not isinstance(parent, (ast.Subscript, ast.UnaryOp)):
-                if isinstance(parent, ast.stmt):
-                    break
             node = parent
     return meets
 
@@ -385,7 +439,11 @@ def _default_device(script: Script) -> bool:
     names = ("set_default_device", "set_default_tensor_type")
     if any(script.index.by_tail.get(n) for n in names):
         return True
-    return any("torch.device" in script.index.qual(i.context_expr) for w in script.index.statements[ast.With] for i in getattr(w, "items", ()))
+    return any(
+        "torch.device" in script.index.qual(i.context_expr)
+        for w in script.index.statements[ast.With]
+        for i in getattr(w, "items", ())
+    )
 
 
 def uses_gpu(script: Script) -> bool:
@@ -420,8 +478,11 @@ def on_gpu(script: Script, call: ast.Call) -> bool:
     return False
 
 
-LAYERS = frozenset(
-    ["Linear", "LazyLinear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "LayerNorm", "GroupNorm", "Embedding", "EmbeddingBag", "LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "MultiheadAttention", "PReLU", "TransformerEncoderLayer", "TransformerDecoderLayer", "Transformer", "Bilinear", "Parameter"]
+LAYERS = named(
+    "Linear LazyLinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d BatchNorm1d "
+    "BatchNorm2d BatchNorm3d LayerNorm GroupNorm Embedding EmbeddingBag LSTM GRU RNN LSTMCell GRUCell "
+    "MultiheadAttention PReLU TransformerEncoderLayer TransformerDecoderLayer Transformer Bilinear "
+    "Parameter"
 )
 DROPOUTS = frozenset(["Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"])
 
@@ -431,8 +492,8 @@ def layer_made_in_forward(script: Script) -> Iterator[Finding]:
     """forward() makes a layer anew at each call.
 
     What it checks:
-        nn.Linear, nn.Conv2d and other layers with weights (and Dropout) made and used within forward(). A layer that is
-        kept (self.x = ...) is lazy initialisation and not meant.
+        nn.Linear, nn.Conv2d and other layers with weights (and Dropout) made and used within forward(). A layer that
+        is kept (self.x = ...) is lazy initialisation and not meant.
     Why it matters:
         Its weights are random at every step, no optimizer has them, no checkpoint holds them, and they are on the CPU
         whatever the model is on. A Dropout made so ignores eval().
@@ -486,7 +547,9 @@ def _is_kept(script: Script, call: ast.Call) -> bool:
         if statement.value is not call:
             return False
         holders = [script.index.parent.get(n) for n in scope.names.get(name, ())]
-        return any(isinstance(h, ast.Assign) and any(dotted(t).startswith("self") for t in h.targets) for h in holders)
+        return any(
+            isinstance(h, ast.Assign) and any(dotted(t).startswith("self") for t in h.targets) for h in holders
+        )
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         outer = dotted(statement.value.func)
         return outer.startswith("self.") and outer.rsplit(".", 1)[-1] in ("append", "add_module", "register_module")
@@ -498,8 +561,8 @@ def batch_not_moved(script: Script) -> Iterator[Finding]:
     """The model is on the GPU and the batches stay on the CPU.
 
     What it checks:
-        A loop over a loader that hands its items to a module that this file moved to a GPU, with nothing in between that
-        could move them. Files whose framework places batches are not meant.
+        A loop over a loader that hands its items to a module that this file moved to a GPU, with nothing in between
+        that could move them. Files whose framework places batches are not meant.
     Why it matters:
         "Expected all tensors to be on the same device", or "Input type (torch.FloatTensor) and weight type
         (torch.cuda.FloatTensor) should be the same".
@@ -528,12 +591,23 @@ def batch_not_moved(script: Script) -> Iterator[Finding]:
         https://docs.pytorch.org/docs/stable/notes/cuda.html
     """
     if _default_device(script) or uses(
-        script, "accelerate", "lightning", "pytorch_lightning", "deepspeed", "fastai", "ignite", "torch_xla", "transformers"
+        script,
+        "accelerate",
+        "lightning",
+        "pytorch_lightning",
+        "deepspeed",
+        "fastai",
+        "ignite",
+        "torch_xla",
+        "transformers",
     ):
         return
     seen: set[ast.AST] = set()
     for call in script.index.calls:
-        loop = next((item for item in loops_around(script, call) if isinstance(item, ast.For) and _over_loader(script, item)), None)
+        loop = next(
+            (item for item in loops_around(script, call) if isinstance(item, ast.For) and _over_loader(script, item)),
+            None,
+        )
         if loop is None or loop in seen or not call.args or not is_forward(script, call):
             continue
         if not _moved(script, call.func, loop):
@@ -554,7 +628,9 @@ def batch_not_moved(script: Script) -> Iterator[Finding]:
             yield from _unmoved_target(script, loop, bound, names, seen)
 
 
-def _unmoved_target(script: Script, loop: ast.For, bound: set[str], inputs: list[str], seen: set[ast.AST]) -> Iterator[Finding]:
+def _unmoved_target(
+    script: Script, loop: ast.For, bound: set[str], inputs: list[str], seen: set[ast.AST]
+) -> Iterator[Finding]:
     """The input is moved and the target of the loss is not."""
     for call in calls_in(script, loop):
         name = script.index.qual(call)
@@ -562,21 +638,29 @@ def _unmoved_target(script: Script, loop: ast.For, bound: set[str], inputs: list
         if (not functional and kind(script, call.func) != "criterion") or len(call.args) < 2:
             continue
         target = call.args[1]
-        if isinstance(target, ast.Name) and target.id in bound and not _may_move(script, target.id, loop, call):
-            if loop not in seen:
-                seen.add(loop)
-                yield finding(
-                    script,
-                    call,
-                    ERROR,
-                    f"the model is on the GPU and {target.id} was never moved there",
-                    f"{target.id} = {target.id}.to(device, non_blocking=True) at the top of the loop",
-                )
+        if (
+            isinstance(target, ast.Name)
+            and target.id in bound
+            and not _may_move(script, target.id, loop, call)
+            and loop not in seen
+        ):
+            seen.add(loop)
+            yield finding(
+                script,
+                call,
+                ERROR,
+                f"the model is on the GPU and {target.id} was never moved there",
+                f"{target.id} = {target.id}.to(device, non_blocking=True) at the top of the loop",
+            )
 
 
 def _over_loader(script: Script, loop: ast.For) -> bool:
     node: ast.expr = loop.iter
-    while isinstance(node, ast.Call) and node.args and dotted(node.func).rsplit(".", 1)[-1] in ("enumerate", "tqdm", "iter"):
+    while (
+        isinstance(node, ast.Call)
+        and node.args
+        and dotted(node.func).rsplit(".", 1)[-1] in ("enumerate", "tqdm", "iter")
+    ):
         node = node.args[0]
     if dotted(node).endswith("()"):
         return False
@@ -641,10 +725,15 @@ def _may_move(script: Script, name: str, loop: ast.For, before: ast.Call) -> boo
         parent = script.index.parent.get(use)
         if isinstance(parent, ast.Attribute) and parent.attr in ("to", "cuda", "pin_memory", "data", "set_"):
             return True
-        if isinstance(parent, ast.Call) and use in parent.args and called(script, parent) is None:
-            if not script.index.qual(parent).startswith("torch.") and not is_forward(script, parent):
-                if dotted(parent.func) not in ("len", "print", "range", "isinstance", "type"):
-                    return True
+        if (
+            isinstance(parent, ast.Call)
+            and use in parent.args
+            and called(script, parent) is None
+            and not script.index.qual(parent).startswith("torch.")
+            and not is_forward(script, parent)
+            and dotted(parent.func) not in ("len", "print", "range", "isinstance", "type")
+        ):
+            return True
     return False
 
 

@@ -15,11 +15,24 @@ from torch_doctor.lint.loaders import Loader, loaders
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
 
-_OWN_SAMPLERS = ("accelerate", "lightning", "pytorch_lightning", "deepspeed", "fastai", "webdataset", "ignite.distributed", "ray")
+_OWN_SAMPLERS = (
+    "accelerate",
+    "lightning",
+    "pytorch_lightning",
+    "deepspeed",
+    "fastai",
+    "webdataset",
+    "ignite.distributed",
+    "ray",
+)
 
 
 def _ddp(script: Script) -> bool:
-    names = ("torch.nn.parallel.DistributedDataParallel", "torch.distributed.fsdp.FullyShardedDataParallel", "torch.distributed.fsdp.fully_shard")
+    names = (
+        "torch.nn.parallel.DistributedDataParallel",
+        "torch.distributed.fsdp.FullyShardedDataParallel",
+        "torch.distributed.fsdp.fully_shard",
+    )
     return any(script.index.qual(c) in names for c in script.index.calls)
 
 
@@ -77,7 +90,9 @@ def _split_by_rank(script: Script, item: Loader) -> bool:
         for node in ast.walk(origin.node):
             if isinstance(node, (ast.Name, ast.Attribute)) and "rank" in dotted(node).lower():
                 return True
-            if isinstance(node, ast.Call) and any(w in dotted(node.func).lower() for w in ("shard", "split_dataset", "iterable")):
+            if isinstance(node, ast.Call) and any(
+                w in dotted(node.func).lower() for w in ("shard", "split_dataset", "iterable")
+            ):
                 return True
     return False
 
@@ -90,9 +105,10 @@ def _trains(script: Script, item: Loader) -> bool:
             node: ast.expr = loop.iter
             while isinstance(node, ast.Call) and node is not item.call and node.args:
                 node = node.args[0]
-            if any(o.node is item.call for o in origins(script, node)):
-                if any(is_backward(w, c) for w, c in reached(script, loop)):
-                    return True
+            if any(o.node is item.call for o in origins(script, node)) and any(
+                is_backward(w, c) for w, c in reached(script, loop)
+            ):
+                return True
     return False
 
 

@@ -54,7 +54,11 @@ def volatile_has_no_effect(script: Script) -> Iterator[Finding]:
     for attribute in script.index.attributes.get("volatile", ()):
         if isinstance(attribute.ctx, ast.Store):
             yield finding(
-                script, attribute, WARNING, "volatile has had no effect since PyTorch 0.4", "with torch.no_grad(): around the forward"
+                script,
+                attribute,
+                WARNING,
+                "volatile has had no effect since PyTorch 0.4",
+                "with torch.no_grad(): around the forward",
             )
 
 
@@ -83,18 +87,40 @@ def variable_wrapper(script: Script) -> Iterator[Finding]:
         https://docs.pytorch.org/docs/stable/autograd.html#variable-deprecated
     """
     for call in script.index.by_tail.get("Variable", ()):
-        if script.index.qual(call) != "torch.autograd.Variable" or len(call.args) != 1 or call.keywords or has_star(call):
+        if (
+            script.index.qual(call) != "torch.autograd.Variable"
+            or len(call.args) != 1
+            or call.keywords
+            or has_star(call)
+        ):
             continue
         inner = call.args[0]
         simple = isinstance(inner, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
         mend = fix("use the tensor", [replace(script, call, script.segment(inner))]) if simple else None
-        yield finding(script, call, NOTE, "Variable() has done nothing since PyTorch 0.4", source(script, inner), fix=mend)
+        yield finding(
+            script, call, NOTE, "Variable() has done nothing since PyTorch 0.4", source(script, inner), fix=mend
+        )
 
 
 #: deprecated name -> its replacement: an underscore for what works in place (torch.nn.utils, torch.nn.init)
 RENAMED = {
     "torch.nn.utils.clip_grad_norm": "clip_grad_norm_",
-    **{f"torch.nn.init.{n}": f"{n}_" for n in ["uniform", "normal", "constant", "eye", "dirac", "xavier_uniform", "xavier_normal", "kaiming_uniform", "kaiming_normal", "orthogonal", "sparse"]},
+    **{
+        f"torch.nn.init.{n}": f"{n}_"
+        for n in [
+            "uniform",
+            "normal",
+            "constant",
+            "eye",
+            "dirac",
+            "xavier_uniform",
+            "xavier_normal",
+            "kaiming_uniform",
+            "kaiming_normal",
+            "orthogonal",
+            "sparse",
+        ]
+    },
 }
 
 
@@ -134,5 +160,10 @@ def renamed_function(script: Script) -> Iterator[Finding]:
                 if written.endswith(short):
                     mend = fix(f"use {new}", [replace(script, call.func, written + "_")])
             yield finding(
-                script, call, WARNING, f"{dotted(call.func)} is deprecated in favour of {new}", f"Call {new}", fix=mend
+                script,
+                call,
+                WARNING,
+                f"{dotted(call.func)} is deprecated in favour of {new}",
+                f"Call {new}",
+                fix=mend,
             )
