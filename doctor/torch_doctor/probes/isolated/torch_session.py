@@ -43,11 +43,14 @@ def main() -> None:
     import torch_info  # type: ignore[import-not-found]
 
     answer: dict[str, Any] = {"torch": torch_info.look(), "methods": {}}
+    stream = os.fdopen(int(sys.argv[-1]), "w")
+    stream.write("\n")  # blank in JSON; it tells that what dies from here on did not die of the import
+    stream.flush()
     if "version" in answer["torch"]:
         for method in methods:
             answer["methods"][method] = attempt(method, float(payload["limit_s"]))
-    with os.fdopen(int(sys.argv[-1]), "w") as stream:
-        json.dump(answer, stream)
+    json.dump(answer, stream)
+    stream.flush()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # a worker that hangs must not keep us at exit; the parent kills the whole group
