@@ -10,6 +10,8 @@ ARG TORCH_VERSION="2.15.0"
 ARG TORCH_CUDA="13.2"
 ARG MINIMUM_DRIVER="580.65.06"
 ARG REQUIRE_CUDA="cuda>=13.0"
+ARG VISIBLE_DEVICES="all"
+ARG DOCTOR_VERSION="0.1.0"
 ARG SOURCE_DATE_EPOCH="1793491200"
 # versions.toml: end
 
@@ -127,13 +129,21 @@ RUN --mount=type=bind,from=variant,target=/dev/shm/variant \
     /dev/shm/build/normalise.sh /layers
 
 # ---------------------------------------------------------------------------------------------------
-# The shared-memory fallback library, C: lets DataLoader workers live with Docker's 64 MiB /dev/shm.
-FROM system AS shm
-ARG SOURCE_DATE_EPOCH
-COPY images/shm/ /src/
+# DataLoader workers outgrow Docker's 64 MiB of /dev/shm: see images/shm/README.md
+FROM system AS shm-build
 RUN set -eux; \
-    mkdir -p /layer/usr/local/lib/torch-doctor; \
-    : images/shm/Makefile builds libtorch_doctor_shm.so with warnings as errors
+    apt-get update; \
+    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends make
+
+FROM shm-build AS shm
+ARG SOURCE_DATE_EPOCH
+COPY images/shm/ /src/shm/
+RUN --mount=type=bind,source=images/steps/normalise.sh,target=/dev/shm/build/normalise.sh \
+    set -eux; \
+    make -C /src/shm; \
+    make -C /src/shm install DESTDIR=/layer; \
+    make -C /src/shm prove LIBRARY=/layer/usr/local/lib/torch-doctor/libtorch_doctor_shm.so; \
+    /dev/shm/build/normalise.sh /layer
 
 # ---------------------------------------------------------------------------------------------------
 # The doctor, and what describes the image: subcommands for the entrypoint, versions, SBOM, pip's
@@ -185,7 +195,7 @@ RUN --mount=type=bind,source=images/steps/normalise.sh,target=/dev/shm/build/nor
         infocmp "$name" >/dev/null 2>&1 || tic -x -e "$name" -o /usr/share/terminfo /etc/torch-doctor/terminfo.src; \
         infocmp "$name" >/dev/null; \
     done; \
-    find / -xdev -perm /6000 -type f -exec chmod a-s {} +; \
+    find / -xdev -perm /6000 ! -type l ! -path "/proc/*" -exec chmod ug-s {} +; \
     find / -xdev -perm -0002 ! -type l ! -type c ! -path '/workspace*' ! -path '/home/trainer*' ! -path '/tmp*' \
         ! -path '/proc*' ! -path '/sys*' ! -path '/dev*' -exec chmod o-w {} +; \
     chmod 1777 /tmp; \
@@ -203,8 +213,10 @@ ARG TORCH_VERSION
 ARG TORCH_CUDA
 ARG MINIMUM_DRIVER
 ARG REQUIRE_CUDA
+ARG VISIBLE_DEVICES
 ARG PYTHON_VERSION
 ARG DEBIAN_RELEASE
+ARG DOCTOR_VERSION
 
 # Standard names; the container toolkit reads the NVIDIA ones:
 #   https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
@@ -232,7 +244,8 @@ ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/s
     PIP_CONSTRAINT=/usr/local/share/torch-doctor/constraints.txt \
     UV_CONSTRAINT=/usr/local/share/torch-doctor/constraints.txt \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
-    NVIDIA_VISIBLE_DEVICES=all \
+    NVIDIA_VISIBLE_DEVICES=${VISIBLE_DEVICES} \
+    TORCH_DOCTOR_VISIBLE_DEVICES=${VISIBLE_DEVICES} \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility \
     NVIDIA_REQUIRE_CUDA=${REQUIRE_CUDA} \
     TORCH_DOCTOR_VARIANT=${VARIANT}
@@ -240,6 +253,7 @@ ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/s
 LABEL org.opencontainers.image.title="torch-doctor" \
       org.opencontainers.image.description="PyTorch training image with a preflight doctor" \
       org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${DOCTOR_VERSION}" \
       org.torch-doctor.variant="${VARIANT}" \
       org.torch-doctor.torch="${TORCH_VERSION}" \
       org.torch-doctor.cuda="${TORCH_CUDA}" \

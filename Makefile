@@ -4,8 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# The default variant is the first that images/versions.toml lists.
-VARIANT ?= $(shell python3 images/versions.py variants | head -n1)
+# the default of images/versions.toml
+VARIANT ?= $(shell python3 images/versions.py default)
 # the variants that `make test` builds and tests
 TEST_VARIANTS ?= cuda cpu
 # shared memory of `make check`; it costs nothing until it is used
@@ -15,11 +15,14 @@ SCRIPT ?=
 ENGINE ?= auto
 PYTEST ?=
 export ENGINE
+export TORCH_DOCTOR_TEST_VARIANTS = $(TEST_VARIANTS)
 
 VENV := .venv
 BIN := $(abspath $(VENV))/bin
 # the CPU row's torch without its local version: pip's own configuration says which build that is
 TORCH = $(firstword $(subst +, ,$(shell python3 images/versions.py get cpu torch)))
+# a test that needs an engine fails without one, unless ENGINE=never asked for that
+NEED_ENGINE = $(filter-out never,$(ENGINE))
 SHELL_FILES = $(shell git ls-files -co --exclude-standard '*.sh' .ci/run)
 
 .PHONY: help check test test-unit test-image test-gpu image engine lock lint bench wheel clean
@@ -37,14 +40,14 @@ check: ## is this machine fit to train? builds the image where its inputs change
 test: prepare $(VENV)/.ready ## all tests, those against real containers included
 	@$(MAKE) engine
 	@for variant in $(TEST_VARIANTS); do images/build.sh $$variant; done
-	@$(BIN)/python -m pytest tests $(PYTEST)
+	@TORCH_DOCTOR_TESTS_NEED_ENGINE=$(NEED_ENGINE) $(BIN)/python -m pytest tests $(PYTEST)
 
 test-unit: $(VENV)/.ready ## the tests that need neither engine nor GPU, in seconds
 	@$(BIN)/python -m pytest tests -m 'not engine and not gpu and not slow' $(PYTEST)
 
 test-image: $(VENV)/.ready engine ## the tests against real containers
 	@for variant in $(TEST_VARIANTS); do images/build.sh $$variant; done
-	@$(BIN)/python -m pytest tests -m engine $(PYTEST)
+	@TORCH_DOCTOR_TESTS_NEED_ENGINE=$(NEED_ENGINE) $(BIN)/python -m pytest tests -m engine $(PYTEST)
 
 test-gpu: $(VENV)/.ready ## the tests that need an NVIDIA GPU; skipped, with the reason, where there is none
 	@$(BIN)/python -m pytest tests/gpu $(PYTEST)

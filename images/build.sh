@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds one variant of the image, or finds that it is up to date.
-#   build.sh VARIANT
+#   build.sh VARIANT         as torch-doctor:VARIANT, and torch-doctor:latest for the default; or as TAG
 # An image carries the hash of what it was built from as a label; where nothing changed, nothing is built.
 # DOCKER names the client, BASE_IMAGE another base, WHEELS a folder with the local wheels, FORCE=1 builds
 # in any case.
@@ -102,21 +102,34 @@ proxies() {
 	done
 }
 
+# prints a label of an image, or the ID with `id`; nothing where there is no such image
+inspect() {
+	case $2 in
+	id) docker image inspect --format '{{.Id}}' "$1" 2>/dev/null || : ;;
+	*) docker image inspect --format "{{index .Config.Labels \"$2\"}}" "$1" 2>/dev/null || : ;;
+	esac
+}
+
 build() {
-	local variant=$1 base=$2 hash=$3 before
+	local variant=$1 base=$2 hash=$3 tag=$4
 	local -a args options
-	before=$(docker image inspect --format '{{.Id}}' "torch-doctor:$variant" 2>/dev/null || :)
 	mapfile -t args < <(python3 "$here/versions.py" build-args "$variant" | grep -v '^BASE_IMAGE=' | sed 'i--build-arg')
 	mapfile -t options < <(secrets "$base" && proxies)
-	say "building torch-doctor:$variant on $base"
-	DOCKER_BUILDKIT=1 docker build --progress "${PROGRESS:-auto}" --tag "torch-doctor:$variant" --label "$label=$hash" \
+	say "building $tag on $base"
+	DOCKER_BUILDKIT=1 docker build --progress "${PROGRESS:-auto}" --tag "$tag" --label "$label=$hash" \
 		--build-arg "BASE_IMAGE=$base" "${args[@]}" "${options[@]}" "$root" >&2
-	# what this build replaced would stay as gigabytes without a name
-	if [[ -n $before ]]; then docker image rm "$before" >/dev/null 2>&1 || :; fi
+}
+
+# what a build replaced would stay as gigabytes without a name
+drop_replaced() {
+	local before=$1 tag=$2
+	if [[ -n $before && $before != "$(inspect "$tag" id)" ]]; then
+		docker image rm "$before" >/dev/null 2>&1 || :
+	fi
 }
 
 main() {
-	local variant=$1 base hash
+	local variant=$1 base hash before tag=${TAG:-torch-doctor:$1}
 	value "$variant" torch >/dev/null || return 2
 	client=$("$here/engine.sh" client)
 	scratch=$(mktemp -d)
@@ -124,14 +137,16 @@ main() {
 	fetch_wheel "$variant"
 	base=$(base_image "$variant")
 	hash=$(inputs "$variant" "$base")
-	if [[ -z ${FORCE:-} && $(docker image inspect --format "{{index .Config.Labels \"$label\"}}" "torch-doctor:$variant" 2>/dev/null) == "$hash" ]]; then
-		say "torch-doctor:$variant is up to date"
+	before=$(inspect "$tag" id)
+	if [[ -z ${FORCE:-} && $(inspect "$tag" "$label") == "$hash" ]]; then
+		say "$tag is up to date"
 	else
-		build "$variant" "$base" "$hash"
+		build "$variant" "$base" "$hash" "$tag"
 	fi
-	if [[ $variant == "$(python3 "$here/versions.py" variants | head -n1)" ]]; then
-		docker tag "torch-doctor:$variant" torch-doctor:latest
+	if [[ -z ${TAG:-} && $variant == "$(python3 "$here/versions.py" default)" ]]; then
+		docker tag "$tag" torch-doctor:latest
 	fi
+	drop_replaced "$before" "$tag"
 }
 
 if [[ ${BASH_SOURCE[0]} == "$0" ]]; then

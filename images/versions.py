@@ -4,6 +4,7 @@
 Standard library only, Python 3.11 or newer: it runs before anything is installed.
 
     versions.py variants                  names, one a line, the default first
+    versions.py default                   the default's name
     versions.py get VARIANT KEY           one value, e.g. `get cuda minimum_driver`
     versions.py build-args VARIANT        NAME=VALUE lines for `docker build --build-arg`
     versions.py pins VARIANT|tools        requirement lines that fix the versions in a lock
@@ -15,9 +16,10 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
+
+import tomllib
 
 HERE = Path(__file__).resolve().parent
 TABLE = HERE / "versions.toml"
@@ -43,6 +45,12 @@ def row(table: dict[str, Any], variant: str) -> dict[str, Any]:
     return {"local_wheel": False, **own, **debian, "variant": variant, "base_image": debian["image"] + digest}
 
 
+def doctor_version() -> str:
+    """The version that doctor/pyproject.toml states."""
+    project = tomllib.loads((HERE.parent / "doctor" / "pyproject.toml").read_text(encoding="utf-8"))
+    return str(project["project"]["version"])
+
+
 def build_args(table: dict[str, Any], variant: str) -> dict[str, str]:
     """What the Dockerfile declares as ARG, in its order."""
     values = row(table, variant)
@@ -55,6 +63,8 @@ def build_args(table: dict[str, Any], variant: str) -> dict[str, str]:
         "TORCH_CUDA": values["torch_cuda"],
         "MINIMUM_DRIVER": values["minimum_driver"],
         "REQUIRE_CUDA": values["require_cuda"],
+        "VISIBLE_DEVICES": "all" if values["torch_cuda"] else "void",
+        "DOCTOR_VERSION": doctor_version(),
         "SOURCE_DATE_EPOCH": str(table["tools"]["source_date_epoch"]),
     }
 
@@ -92,6 +102,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("variants")
+    commands.add_parser("default")
     get = commands.add_parser("get")
     get.add_argument("variant")
     get.add_argument("key")
@@ -113,6 +124,8 @@ def main(argv: list[str] | None = None) -> int:
 def _lines(table: dict[str, Any], args: argparse.Namespace) -> list[str]:
     if args.command == "variants":
         return variants(table)
+    if args.command == "default":
+        return [table["default"]]
     if args.command == "get":
         value = row(table, args.variant)[args.key]
         return [str(value).lower() if isinstance(value, bool) else str(value)]

@@ -44,6 +44,19 @@ def load(start: Path) -> Config:
     return Config()
 
 
+def per_file_ignores(found: Config) -> dict[str, list[str]]:
+    """``[tool.torch-doctor.lint.per-file-ignores]``: pattern -> IDs, names, families or tags.
+
+    Raises:
+        DoctorError: where it is not a table of lists.
+    """
+    section = found.values.get("lint", {})
+    value = section.get("per_file_ignores", {}) if isinstance(section, Mapping) else {}
+    if not isinstance(value, Mapping) or not all(isinstance(v, list) for v in value.values()):
+        raise DoctorError(str(found.path), "per-file-ignores is a table of pattern = [IDs]")
+    return {str(k): [str(t) for t in v] for k, v in value.items()}
+
+
 def _read(path: Path, section: tuple[str, ...]) -> Mapping[str, Any] | None:
     try:
         data = path.read_bytes()

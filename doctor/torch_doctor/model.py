@@ -113,6 +113,7 @@ class Location:
     end_line: int | None = None
     end_column: int | None = None
     cell: int | None = None  # notebook cell, counted from 1; line is then within the cell
+    snippet: str = ""  # the source line, for a reader who sees the report and not the file
 
 
 @dataclass(frozen=True)

@@ -71,10 +71,11 @@ def add(item: Check) -> None:
     """Register a built check.
 
     Raises:
-        RegistrationError: where its ID or name is taken.
+        RegistrationError: where its ID is taken, or its name within the same command: a fault that is seen
+            before, in and after a run may keep its name over the three.
     """
     for other in _checks.values():
-        if item.id == other.id or item.name == other.name:
+        if item.id == other.id or (item.name, item.command) == (other.name, other.command):
             raise RegistrationError(f"{item.id} {item.name}: already taken by {other.id} {other.name}")
     _checks[item.id] = item
 
@@ -125,17 +126,17 @@ def _import_all(package_name: str) -> None:
         importlib.import_module(module.name)
 
 
-def find(reference: str) -> Check:
-    """The check with this ID or name.
+def find(reference: str) -> tuple[Check, ...]:
+    """The check with this ID, or those with this name (one a command at most).
 
     Raises:
         DoctorError: where there is none.
     """
     wanted = reference.strip().lower()
-    for item in load():
-        if wanted in (item.id.lower(), item.name):
-            return item
-    raise DoctorError(reference, "no such rule", "torch-doctor rule lists them all")
+    found = tuple(item for item in load() if wanted in (item.id.lower(), item.name))
+    if not found:
+        raise DoctorError(reference, "no such rule", "torch-doctor rule lists them all")
+    return found
 
 
 def select(checks: Sequence[Check], chosen: Iterable[str] = (), ignored: Iterable[str] = ()) -> tuple[Check, ...]:

@@ -11,14 +11,15 @@ from torch_doctor.report.text import sections
 _WHEN = {"check": "environment", "lint": "code", "explain": "log"}
 
 
-def render(checks: Sequence[Check], format: str, *, one: bool) -> str:
-    """A list of rules, or the whole text of ``one``, as ``table``, ``json`` or ``markdown``."""
+def render(checks: Sequence[Check], format: str, *, pages: bool) -> str:
+    """A list of rules, or with ``pages`` the whole text of each, as ``table``, ``json`` or ``markdown``."""
     if format == "json":
         values = [as_dict(item) for item in checks]
-        return json.dumps(values[0] if one else values, indent=2, ensure_ascii=False) + "\n"
+        value = values[0] if pages and len(values) == 1 else values
+        return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     if format == "markdown":
-        return "\n".join(markdown(item) for item in checks) if one else index(checks)
-    return "\n".join(_page(item) for item in checks) if one else _list(checks)
+        return "\n".join(markdown(item) for item in checks) if pages else index(checks)
+    return "\n".join(_page(item) for item in checks) if pages else _list(checks)
 
 
 def as_dict(item: Check) -> dict[str, object]:

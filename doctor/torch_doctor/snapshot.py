@@ -6,13 +6,16 @@ import dataclasses
 import enum
 import importlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from torch_doctor.facts.request import Request
-from torch_doctor.model import FailureKind, ProbeFailure
+from torch_doctor.facts.requirements import Requirements
+from torch_doctor.facts.script import Script
+from torch_doctor.model import FailureKind, Notification, ProbeFailure
 from torch_doctor.redact import redact_environment
 
 Probe = Callable[[Request], Any]
@@ -31,6 +34,26 @@ def take(needs: Iterable[type], request: Request) -> dict[type, Any]:
         return {need: future.result() for need, future in futures.items()}
 
 
+def warm(request: Request) -> None:
+    """Start the look that takes longest, the import of torch, while the checks are still being loaded."""
+    from torch_doctor.probes import torch
+
+    threading.Thread(target=torch.session, args=(request,), daemon=True).start()
+
+
+def require(
+    script: Path | None, *, need: Sequence[str] = (), gpus: str | None = None, sample_bytes: str | None = None
+) -> tuple[Requirements, tuple[Notification, ...]]:
+    """What the script (parsed, never executed) and the user's options ask of the machine.
+
+    Raises:
+        DoctorError: for a script that is not there, and for options that cannot be read.
+    """
+    from torch_doctor.probes import requirements
+
+    return requirements.read(script, need=need, gpus=gpus, sample_bytes=sample_bytes)
+
+
 def probe_for(need: type) -> Probe:
     """The probe of a facts type: ``facts/shm.py`` is filled by ``PROBES`` of ``probes/shm.py``."""
     module = importlib.import_module(need.__module__.replace(".facts.", ".probes."))
@@ -44,6 +67,19 @@ def _probe(need: type, request: Request) -> Any:
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ImportError, RuntimeError) as error:
         # a probe is a guest here: whatever it trips over on a strange machine is a result
         return ProbeFailure(f"{need.__name__} probe: {type(error).__name__}: {error}", FailureKind.ERROR)
+
+
+def sources(paths: Iterable[Path], exclude: Iterable[str] = ()) -> Iterator[Script | Notification]:
+    """Python files and notebooks, parsed; what could not be read is a Notification in its place.
+
+    Raises:
+        DoctorError: for a path that does not exist.
+    """
+    from torch_doctor.probes import sources as probe
+
+    for path in probe.find(paths, exclude):
+        found = probe.read(path)
+        yield found if isinstance(found, Script) else found.notification
 
 
 def plain(facts: Mapping[type, Any]) -> dict[str, Any]:

@@ -5,9 +5,10 @@
 
 static struct real_functions functions;
 
-/* POSIX lets a function pointer travel as void *; ISO C needs the copy. */
+/* Where libc itself is preloaded (LD_PRELOAD=libc.so.6) nothing comes after this library. */
 static void find(void *slot, const char *name) {
-    *(void **)slot = dlsym(RTLD_NEXT, name);
+    void *function = dlsym(RTLD_NEXT, name);
+    *(void **)slot = function != NULL ? function : dlsym(RTLD_DEFAULT, name);
 }
 
 /* In the constructor, since close() may be called where dlsym() must not be:

@@ -20,6 +20,7 @@ ALLOWED = {
     "errors": (),
     "redact": (),
     "facts": ("facts", "model"),
+    "requirements": ("requirements", "facts", "model", "errors"),
     "checks": ("model", "facts", "registry", "checks"),
     "lint": ("model", "facts", "registry", "lint"),
     "diagnose": ("model", "facts", "registry", "diagnose"),

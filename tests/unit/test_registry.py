@@ -81,6 +81,7 @@ def test_an_unknown_token_is_named() -> None:
 
 
 def test_find_takes_an_id_or_a_name() -> None:
-    assert registry.find("shm001") is registry.find("shm-too-small")
+    assert registry.find("shm001") == registry.find("shm-too-small")
+    assert [c.id for c in registry.find("SHM001")] == ["SHM001"]
     with pytest.raises(DoctorError, match="SHM999"):
         registry.find("SHM999")

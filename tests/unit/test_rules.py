@@ -22,11 +22,11 @@ def test_every_rule_documents_itself(item: Check) -> None:
 
 
 def test_the_list_has_every_rule_once() -> None:
-    lines = rules.render(ALL, "table", one=False).splitlines()
+    lines = rules.render(ALL, "table", pages=False).splitlines()
     assert [line.split()[0] for line in lines] == [c.id for c in ALL]
-    assert [v["id"] for v in json.loads(rules.render(ALL, "json", one=False))] == [c.id for c in ALL]
+    assert [v["id"] for v in json.loads(rules.render(ALL, "json", pages=False))] == [c.id for c in ALL]
 
 
 def test_one_rule_whole() -> None:
-    item = registry.find("SHM001")
-    assert item.doc in rules.render([item], "table", one=True)
+    (item,) = registry.find("SHM001")
+    assert item.doc in rules.render([item], "table", pages=True)

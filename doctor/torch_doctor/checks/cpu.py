@@ -18,8 +18,12 @@ def _number(cpus: float) -> str:
 
 
 def set_threads(cpu: CpuFacts, threads: int) -> Remediation:
-    """The setting that makes every library start ``threads`` threads, where the environment is made."""
-    setting = f"OMP_NUM_THREADS={threads}"
+    """The setting that makes every library start ``threads`` threads."""
+    return set_variable(cpu, f"OMP_NUM_THREADS={threads}")
+
+
+def set_variable(cpu: CpuFacts, setting: str) -> Remediation:
+    """``NAME=value`` where the environment is made."""
     if cpu.manager == "kubernetes":
         text = "Set it in the container's env, or raise resources.limits.cpu"
         return Remediation(text, (f"kubectl set env deployment NAME {setting}",))
@@ -84,7 +88,7 @@ def cpu_throttled(cpu: CpuFacts) -> Iterator[Finding]:
     if cpu.periods < THROTTLE_PERIODS or cpu.throttled_periods < THROTTLE_SHARE * cpu.periods or cpu.quota is None:
         return
     share = round(100 * cpu.throttled_periods / cpu.periods)
-    more = max(2, round(2 * cpu.quota))
+    more = min(max(2, round(2 * cpu.quota)), cpu.online)
     yield Finding(
         Severity.WARNING,
         f"stopped at the quota of {_number(cpu.quota)} CPUs in {share} % of {cpu.periods} periods",
@@ -172,7 +176,7 @@ def ranks_times_threads_exceed_cpus(cpu: CpuFacts) -> Iterator[Finding]:
     """All ranks together start more than twice as many threads as there are CPUs.
 
     What it checks:
-        World size x OMP_NUM_THREADS (or MKL_NUM_THREADS), where both are known, against the CPUs of this process.
+        Ranks on this machine x OMP_NUM_THREADS (or MKL_NUM_THREADS), where both are known, against its CPUs.
         Without a setting nothing is judged: torchrun sets OMP_NUM_THREADS=1 for its ranks by itself.
     Why it matters:
         Ranks that wait for each other's CPU time make every all-reduce wait for the slowest.
@@ -183,14 +187,68 @@ def ranks_times_threads_exceed_cpus(cpu: CpuFacts) -> Iterator[Finding]:
     References:
         https://docs.pytorch.org/docs/stable/elastic/run.html
     """
-    ranks, threads = cpu.world_size, cpu.stated_threads
-    if ranks is None or ranks < 2 or threads is None or ranks * threads <= 2 * cpu.usable:
+    ranks, threads = cpu.processes, cpu.stated_threads
+    if ranks < 2 or threads is None or ranks * threads <= 2 * cpu.usable:
         return
     yield Finding(
         Severity.WARNING,
         f"{ranks} ranks x {counted(threads, 'thread')} on {_number(cpu.usable)} CPUs",
         set_threads(cpu, max(1, cpu.thread_limit // ranks)),
-        evidence={"world_size": ranks, "threads": threads, "usable_cpus": cpu.usable},
+        evidence={"processes": ranks, "threads": threads, "usable_cpus": cpu.usable},
+    )
+
+
+@check("CPU008", "workers-times-threads-exceed-cpus", tags={"dataloader"})
+def workers_times_threads_exceed_cpus(cpu: CpuFacts) -> Iterator[Finding]:
+    """Libraries in the DataLoader workers may start far more threads together than there are CPUs.
+
+    What it checks:
+        Workers of all ranks x OMP_NUM_THREADS (or MKL_NUM_THREADS), where it is set to more than 1, against four
+        times the CPUs. torch itself takes one thread in a worker; NumPy, OpenCV and SciPy take what is set.
+    Why it matters:
+        Workers spend their time switching between threads; more of them make loading slower.
+    Example:
+        OMP_NUM_THREADS=16 python train.py      # num_workers=16, on 16 CPUs
+    Fix:
+        OMP_NUM_THREADS = CPUs / (workers + 1); or cv2.setNumThreads(0) in worker_init_fn.
+    References:
+        https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading
+    """
+    workers, threads = cpu.workers * cpu.processes, cpu.stated_threads or 1
+    if threads < 2 or workers * threads <= 4 * cpu.usable:
+        return
+    yield Finding(
+        Severity.NOTE,
+        f"{counted(workers, 'worker')} x {threads} threads on {_number(cpu.usable)} CPUs, for NumPy and OpenCV",
+        set_threads(cpu, max(1, cpu.thread_limit // (workers + cpu.processes))),
+        evidence={"workers": workers, "threads": threads, "usable_cpus": cpu.usable},
+    )
+
+
+@check("CPU007", "compile-workers-exceed-quota", tags={"container", "compile"})
+def compile_workers_exceed_quota(cpu: CpuFacts) -> Iterator[Finding]:
+    """torch.compile starts far more compilers than the container has CPUs.
+
+    What it checks:
+        For a script that compiles: one worker for each CPU that the process sees, 32 at most, against the quota.
+        TORCHINDUCTOR_COMPILE_THREADS, where it is set, is taken as meant.
+    Why it matters:
+        The first step takes minutes; under a memory limit the kernel kills a compiler, and torch reports a
+        subprocess that ended, not why.
+    Example:
+        docker run --cpus=2 IMAGE python train.py       # on a machine with 64 CPUs
+    Fix:
+        docker run -e TORCHINDUCTOR_COMPILE_THREADS=2 ...
+    References:
+        https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html
+    """
+    if not cpu.compiles or cpu.compile_threads or cpu.compile_workers <= 2 * cpu.thread_limit:
+        return
+    yield Finding(
+        Severity.WARNING,
+        f"torch.compile starts {cpu.compile_workers} workers on {_number(cpu.usable)} CPUs",
+        set_variable(cpu, f"TORCHINDUCTOR_COMPILE_THREADS={cpu.thread_limit}"),
+        evidence={"compile_workers": cpu.compile_workers, "usable_cpus": cpu.usable},
     )
 
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from torch_doctor.facts.filesystem import DESKTOP_KINDS, FsFacts, Place
+from torch_doctor.facts.filesystem import DESKTOP_KINDS, FsFacts, Place, labels
 from torch_doctor.model import Finding, Remediation, Severity, mib
 from torch_doctor.registry import check
 
@@ -26,10 +26,6 @@ def _by_file_system(places: Iterable[Place]) -> Iterator[list[Place]]:
         key = (place.kind, place.total_bytes, place.free_bytes, place.total_inodes, place.free_inodes)
         found.setdefault(key, []).append(place)
     return iter(found.values())
-
-
-def _names(places: list[Place]) -> str:
-    return ", ".join(dict.fromkeys(place.label for place in places))
 
 
 def _free_some(place: Place, fs: FsFacts) -> Remediation:
@@ -81,10 +77,10 @@ def disk_nearly_full(fs: FsFacts) -> Iterator[Finding]:
         inodes_left = first.free_inodes > 0 or first.total_inodes == 0
         if failed and (inodes_left or failed == "EDQUOT"):
             what = "quota is used up" if failed == "EDQUOT" else "disk is full"
-            message = f"the {what}: {_names(places)} ({mib(first.free_bytes)} of {mib(first.total_bytes)} free)"
+            message = f"the {what}: {labels(places)} ({mib(first.free_bytes)} of {mib(first.total_bytes)} free)"
             yield Finding(Severity.ERROR, message, _free_some(first, fs), evidence=_evidence(places))
         elif usable and not failed and first.free_bytes < low:
-            message = f"{mib(first.free_bytes)} of {mib(first.total_bytes)} is free for {_names(places)}"
+            message = f"{mib(first.free_bytes)} of {mib(first.total_bytes)} is free for {labels(places)}"
             yield Finding(Severity.WARNING, message, _free_some(first, fs), evidence=_evidence(places))
 
 
@@ -112,7 +108,7 @@ def inodes_nearly_used_up(fs: FsFacts) -> Iterator[Finding]:
         folder = shlex.quote(first.mount_point or first.path)
         yield Finding(
             Severity.WARNING if first.free_inodes else Severity.ERROR,
-            f"{first.free_inodes} of {first.total_inodes} inodes are free for {_names(places)}",
+            f"{first.free_inodes} of {first.total_inodes} inodes are free for {labels(places)}",
             Remediation(
                 "Remove files that are not needed; where they are",
                 (f"du -x --inodes --max-depth=3 {folder} 2>/dev/null | sort -n | tail -20",),
@@ -145,7 +141,7 @@ def disk_too_small_for_run(fs: FsFacts) -> Iterator[Finding]:
         if first.free_bytes < fs.needed_bytes:
             yield Finding(
                 Severity.ERROR,
-                f"{mib(first.free_bytes)} is free for {_names(group)}; this run needs {mib(fs.needed_bytes)}",
+                f"{mib(first.free_bytes)} is free for {labels(group)}; this run needs {mib(fs.needed_bytes)}",
                 _free_some(first, fs),
                 evidence={**_evidence(group), "needed_bytes": fs.needed_bytes},
             )
@@ -176,6 +172,34 @@ def tmp_on_network_file_system(fs: FsFacts) -> Iterator[Finding]:
                 f"{place.label} is on a network file system ({place.kind}, mounted at {place.mount_point})",
                 Remediation("Use the machine's own disk", ("export TMPDIR=/tmp",) if place.origin else ()),
                 evidence=_evidence([place]),
+            )
+
+
+@check("FS015", "files-on-desktop-share", tags={"container"})
+def files_on_desktop_share(fs: FsFacts) -> Iterator[Finding]:
+    """The working folder, or the data, is a folder of another operating system, served file by file.
+
+    What it checks:
+        The file system of the working folder and of the script's data: 9p (WSL's /mnt/c), virtiofs or the ones of
+        desktop engines, where not the whole root is served so.
+    Why it matters:
+        Opening a file takes milliseconds there: a data set of small files starves the GPU, imports take minutes.
+    Example:
+        cd /mnt/c/Users/me/project && python train.py
+    Fix:
+        Copy code and data onto the Linux side: a named volume, or the home of the WSL distribution.
+    References:
+        https://learn.microsoft.com/windows/wsl/filesystems
+    """
+    for places in _by_file_system(fs.of("workspace", "data")):
+        first = places[0]
+        if first.kind in DESKTOP_KINDS and first.mount_point != "/" and not first.error:
+            command = "docker run --mount type=volume,source=work,target=/workspace ..." if fs.in_container else ""
+            yield Finding(
+                Severity.NOTE,
+                f"{labels(places)} comes through {first.kind} (mounted at {first.mount_point}): slow for many files",
+                Remediation("Copy it onto a Linux file system", tuple(filter(None, (command,)))),
+                evidence=_evidence(places),
             )
 
 

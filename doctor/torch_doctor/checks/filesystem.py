@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from torch_doctor.facts.filesystem import FsFacts, Place
+from torch_doctor.facts.filesystem import FsFacts, Place, labels
 from torch_doctor.model import Finding, Remediation, Severity
 from torch_doctor.registry import check
 
@@ -23,6 +23,9 @@ REASONS = {
     "ESTALE": "the network file system has lost it (stale file handle)",
 }
 _ELSEWHERE = ("", "ENOSPC", "EDQUOT", "TIMEOUT")
+
+#: what the owner needs to create a file in a folder
+OWNER_WRITES = 0o300
 
 #: the owner that an unmapped user has in a user namespace
 OVERFLOW_UID = 65534
@@ -81,6 +84,11 @@ def make_writable(place: Place, fs: FsFacts) -> Remediation:
 def _permit(place: Place, fs: FsFacts) -> Remediation:
     owner, mine = f"{place.owner_uid}:{place.owner_gid}", f"{fs.uid}:{fs.gid}"
     target = shlex.quote(place.nearest)
+    if place.owner_uid == fs.uid and place.mode & OWNER_WRITES == OWNER_WRITES:
+        return Remediation(
+            "The mode allows it, so a security module (SELinux, AppArmor) denies it: give the mount a label",
+            (f'docker run -v "$PWD":{target}:Z ...',) if fs.in_container else (f"ls -dZ {target}",),
+        )
     if place.owner_uid == fs.uid:
         return Remediation("It is this user's own folder", (f"chmod u+rwx {target}",))
     if not fs.in_container:
@@ -188,16 +196,16 @@ def cache_not_writable(fs: FsFacts) -> Iterator[Finding]:
     References:
         https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables#hfhome
     """
-    told = {place.nearest for place in fs.of("workspace", "tmp") if is_unwritable(place)}
+    told = [place for place in fs.of("workspace", "tmp") if is_unwritable(place)]
     causes: dict[tuple[str, str], list[Place]] = {}
     for place in fs.of("home", "cache"):
-        if is_unwritable(place) and place.nearest not in told:
+        if is_unwritable(place) and not any(place.is_below(other.path) for other in told):
             causes.setdefault((place.nearest, place.error), []).append(place)
     for places in causes.values():
         first = places[0]
         yield Finding(
             Severity.WARNING,
-            f"{', '.join(place.label for place in places)} cannot be written to: {_why(first, fs)}",
+            f"{labels(places)} cannot be written to: {_why(first, fs)}",
             _move(places, fs),
             evidence={**_evidence(first, fs), "variables": [place.origin for place in places if place.origin]},
         )
@@ -241,7 +249,7 @@ def folder_noexec(fs: FsFacts) -> Iterator[Finding]:
         command = f"docker run --tmpfs {path}:exec ..." if fs.in_container else f"sudo mount -o remount,exec {path}"
         yield Finding(
             Severity.WARNING,
-            f"{', '.join(place.label for place in places)} is mounted noexec: libraries built there cannot be loaded",
+            f"mounted noexec: {labels(places)}; libraries that are built there cannot be loaded",
             Remediation("Mount it with exec, or name a folder elsewhere", (command,)),
             evidence=_evidence(places[0], fs),
         )
@@ -279,7 +287,8 @@ def files_owned_by_root(fs: FsFacts) -> Iterator[Finding]:
     """The container's root writes into a folder of another user.
 
     What it checks:
-        In a container, uid 0 with a working folder that is mounted from outside and belongs to somebody else.
+        In a container, uid 0 with a working folder, or one for checkpoints, that is mounted from outside and
+        belongs to somebody else.
     Why it matters:
         Checkpoints and logs then belong to root on the host: their owner cannot remove or overwrite them.
     Example:
@@ -289,9 +298,11 @@ def files_owned_by_root(fs: FsFacts) -> Iterator[Finding]:
     References:
         https://docs.docker.com/reference/cli/docker/container/run/#user
     """
-    for place in fs.of("workspace"):
-        foreign = place.is_mounted and place.exists and place.owner_uid not in (0, OVERFLOW_UID)
+    told: set[str] = set()
+    for place in fs.of("workspace", "checkpoints"):
+        foreign = place.is_mounted and place.mount_point not in told and place.owner_uid not in (0, OVERFLOW_UID)
         if fs.uid == 0 and fs.in_container and foreign and not place.error:
+            told.add(place.mount_point)
             yield Finding(
                 Severity.NOTE,
                 f"files written to {place.path} will belong to root; the folder belongs to uid {place.owner_uid}",

@@ -13,6 +13,7 @@ PASS_GPUS = (
     "docker run --gpus all ...",
     "# compose: deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all, capabilities: [gpu]}]}}}",
     "# Kubernetes: resources: {limits: {nvidia.com/gpu: 1}}",
+    "podman run --device nvidia.com/gpu=all ...",
 )
 INSTALL_DRIVER = (
     "sudo apt-get install -y nvidia-driver firmware-misc-nonfree    # Debian, with non-free enabled",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from torch_doctor.checks.gpu_visible import visible
 from torch_doctor.facts.cuda import CudaDriverFacts, GpuTorchFacts
 from torch_doctor.facts.gpu import GpuFacts
 from torch_doctor.facts.gpu_access import GpuAccessFacts
-from torch_doctor.model import Finding, Remediation, Severity
+from torch_doctor.model import Finding, ProbeFailure, Remediation, Severity
 from torch_doctor.registry import check
 
 #: CUDA major version of a build -> oldest Linux driver that runs it (minor version compatibility).
@@ -30,6 +31,9 @@ class InitCode:
     commands: tuple[str, ...]
 
 
+#: CUresult: CUDA sees no GPU
+NO_DEVICE = 100
+
 #: cuInit's codes while NVML is healthy. Source: cuda.h, cudaError_enum, and the data center documentation
 INIT_CODES: dict[int, InitCode] = {
     34: InitCode(
@@ -37,7 +41,7 @@ INIT_CODES: dict[int, InitCode] = {
         "Take the stubs folder out of LD_LIBRARY_PATH",
         ("echo $LD_LIBRARY_PATH | tr : '\\n' | grep stubs",),
     ),
-    100: InitCode(
+    NO_DEVICE: InitCode(
         "CUDA sees no GPU, though NVML does",
         "Look at CUDA_VISIBLE_DEVICES, at MIG, and at the capabilities that the container was given",
         (
@@ -111,7 +115,7 @@ def driver_too_old(gpu: GpuFacts, torch: GpuTorchFacts) -> Iterator[Finding]:
     floor = DRIVER_FLOORS.get(build[0]) if build else None
     if floor is None or not gpu.driver_version or numbers(gpu.driver_version) >= numbers(floor):
         return
-    if torch.libcuda_version is not None and torch.libcuda_version >= build[:2]:
+    if _forward_compatible(torch.libcuda_version, build, gpu.driver_version):
         return
     yield Finding(
         Severity.ERROR,
@@ -119,6 +123,15 @@ def driver_too_old(gpu: GpuFacts, torch: GpuTorchFacts) -> Iterator[Finding]:
         Remediation(_older_build(gpu, build[0]), _driver_commands(gpu, torch)),
         evidence={"driver": gpu.driver_version, "floor": floor, "torch": torch.version, "cuda": torch.cuda},
     )
+
+
+def _forward_compatible(libcuda: tuple[int, int] | None, build: tuple[int, ...], driver: str) -> bool:
+    """Whether the libcuda in use is a newer driver's (cuda-compat), and runs the build."""
+    if libcuda is None:
+        return False
+    branch = numbers(driver)[:1]
+    own = max((major for major, floor in DRIVER_FLOORS.items() if branch >= numbers(floor)[:1]), default=0)
+    return libcuda >= build[:2] or (libcuda[0] >= build[0] and libcuda[0] > own)
 
 
 def _older_build(gpu: GpuFacts, major: int) -> str:
@@ -143,7 +156,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 @check("GPU021", "cuda-does-not-start")
-def cuda_does_not_start(cuda: CudaDriverFacts) -> Iterator[Finding]:
+def cuda_does_not_start(cuda: CudaDriverFacts, gpu: GpuFacts | ProbeFailure) -> Iterator[Finding]:
     """NVML is healthy, and CUDA does not start.
 
     What it checks:
@@ -160,7 +173,7 @@ def cuda_does_not_start(cuda: CudaDriverFacts) -> Iterator[Finding]:
     """
     if cuda.init_code == 0:
         return
-    if cuda.init_code == 100 and _hidden(cuda.visible_devices):
+    if cuda.init_code == NO_DEVICE and _hidden(cuda.visible_devices, gpu):
         return  # cuda-visible-devices-hides-gpus says it
     evidence = {
         "init_code": cuda.init_code,
@@ -177,14 +190,16 @@ def cuda_does_not_start(cuda: CudaDriverFacts) -> Iterator[Finding]:
     name = f"{cuda.init_name or 'cuInit'} ({cuda.init_code})"
     yield Finding(
         Severity.ERROR,
-        f"NVML is healthy and cuInit fails with {name}" + (f": {known.meaning}" if known.meaning else ""),
+        f"{'NVML is healthy and ' if isinstance(gpu, GpuFacts) else ''}cuInit fails with {name}"
+        + (f": {known.meaning}" if known.meaning else ""),
         Remediation(known.remedy, known.commands),
         evidence,
     )
 
 
-def _hidden(value: str | None) -> bool:
-    return value is not None and value.strip() in ("", "-1", "NoDevFiles")
+def _hidden(value: str | None, gpu: GpuFacts | ProbeFailure) -> bool:
+    devices = gpu.devices if isinstance(gpu, GpuFacts) else ()
+    return value is not None and not visible(value, devices).kept
 
 
 @check("GPU022", "compat-libcuda-shadows-driver")
@@ -206,13 +221,12 @@ def compat_shadows_driver(cuda: CudaDriverFacts, gpu: GpuFacts) -> Iterator[Find
     """
     if "/compat" not in cuda.library and "/cuda-compat" not in cuda.library:
         return
-    helps = gpu.cuda_version and cuda.driver_version and cuda.driver_version > gpu.cuda_version
-    if helps and cuda.init_code == 0:
+    if cuda.init_code == 0 and _newer_than_driver(cuda, gpu):
         return
-    ours, theirs = _dotted(cuda.driver_version), _dotted(gpu.cuda_version)
+    version = f" (CUDA {cuda.driver_version[0]}.{cuda.driver_version[1]})" if cuda.driver_version else ""
     yield Finding(
         Severity.WARNING if cuda.init_code == 0 else Severity.ERROR,
-        f"{cuda.library} (CUDA {ours}) is loaded in place of the driver's own libcuda (CUDA {theirs})",
+        f"{cuda.library}{version} is loaded in place of the own libcuda of driver {gpu.driver_version}",
         Remediation(
             "Use the driver's own libcuda: take the compat folder off the loader's path",
             (
@@ -225,8 +239,12 @@ def compat_shadows_driver(cuda: CudaDriverFacts, gpu: GpuFacts) -> Iterator[Find
     )
 
 
-def _dotted(version: tuple[int, int] | None) -> str:
-    return f"{version[0]}.{version[1]}" if version else "unknown"
+def _newer_than_driver(cuda: CudaDriverFacts, gpu: GpuFacts) -> bool:
+    """Whether forward compatibility is at work. NVML's CUDA version tells little: it is the loaded libcuda's."""
+    version = numbers(cuda.library.rpartition(".so.")[2])  # libcuda.so.550.54.15
+    if len(version) > 1:
+        return version > numbers(gpu.driver_version)
+    return bool(cuda.driver_version and gpu.cuda_version and cuda.driver_version > gpu.cuda_version)
 
 
 @check("GPU023", "libcuda-not-passed-to-container")

@@ -35,6 +35,21 @@ RECREATE = (
     "docker compose up -d --force-recreate",
     "kubectl delete pod POD      # its controller starts it anew",
 )
+#: what Python says where nvidia-ml-py is not installed beside torch-doctor
+NO_BINDING = "No module named 'pynvml'"
+INSTALL_BINDING = Remediation(
+    "Install NVML's Python binding where torch-doctor is installed",
+    ("python -m pip install nvidia-ml-py", "pipx inject torch-doctor nvidia-ml-py"),
+)
+UNWEDGE = Remediation(
+    "On the host: read the Xid errors, reset the GPU or reboot; try a longer limit on a slow start",
+    (
+        "sudo dmesg | grep -iE 'xid|nvrm' | tail",
+        "ps -eo pid,stat,wchan:32,cmd | grep -i nvidia | grep ' D'",
+        "sudo nvidia-smi -pm 1",
+        "torch-doctor check --timeout 120",
+    ),
+)
 RESET = (
     "sudo dmesg | grep -i xid | tail",
     "sudo nvidia-smi --gpu-reset -i {index}    # with no process on it; reboot where it refuses",
@@ -163,6 +178,41 @@ def _lost(device: GpuDevice, label: str) -> Finding:
     )
 
 
+@check("GPU013", "driver-finds-no-gpu")
+def driver_finds_no_gpu(nvml: NvmlStatusFacts, access: GpuAccessFacts) -> Iterator[Finding]:
+    """The driver runs, and finds no GPU.
+
+    What it checks:
+        NVML starts and counts no GPU, where this is no container that was given none.
+    Why it matters:
+        A GPU whose initialisation failed is not listed at all ("No devices were found"): dmesg says RmInitAdapter
+        failed. In a container its nodes are there and the device cgroup denies them.
+    Example:
+        nvidia-smi      # No devices were found
+    Fix:
+        Read dmesg; power-cycle the machine; reseat the GPU; install a driver that knows it.
+    References:
+        https://docs.nvidia.com/deploy/xid-errors/
+    """
+    if nvml.count != 0 or (access.container and not access.has_device):
+        return
+    expected = access.asked or access.pci_gpus or access.device_nodes
+    yield Finding(
+        Severity.ERROR if expected else Severity.WARNING,
+        "the NVIDIA driver runs and finds no GPU",
+        Remediation(
+            "Recreate the container; where that does not help, read the host's kernel messages and power-cycle it",
+            (RECREATE[0], "sudo dmesg | grep -iE 'nvrm|xid|RmInitAdapter' | tail", "lspci -d 10de: -nnk"),
+        )
+        if access.container
+        else Remediation(
+            "Read the kernel's messages; power-cycle the machine, or install a driver that knows this GPU",
+            ("sudo dmesg | grep -iE 'nvrm|xid|RmInitAdapter' | tail", "lspci -d 10de: -nnk"),
+        ),
+        evidence={"pci_gpus": list(access.pci_gpus), "device_nodes": list(access.device_nodes)},
+    )
+
+
 @check("GPU014", "nvml-no-answer")
 def nvml_no_answer(nvml: NvmlStatusFacts, gpu: GpuFacts | ProbeFailure) -> Iterator[Finding]:
     """NVML hangs or crashes.
@@ -185,15 +235,7 @@ def nvml_no_answer(nvml: NvmlStatusFacts, gpu: GpuFacts | ProbeFailure) -> Itera
     yield Finding(
         Severity.ERROR,
         nvml.failure,
-        Remediation(
-            "On the host: read the Xid errors, reset the GPU or reboot; try a longer limit on a slow start",
-            (
-                "sudo dmesg | grep -iE 'xid|nvrm' | tail",
-                "ps -eo pid,stat,wchan:32,cmd | grep -i nvidia | grep ' D'",
-                "sudo nvidia-smi -pm 1",
-                "torch-doctor check --timeout 120",
-            ),
-        ),
+        INSTALL_BINDING if NO_BINDING in nvml.failure else UNWEDGE,
         evidence={"kind": nvml.failure_kind, "call": nvml.call},
     )
 
@@ -256,6 +298,7 @@ def gpu_node_permission(nvml: NvmlStatusFacts) -> Iterator[Finding]:
                 'docker run --gpus all --group-add "$(stat -c %g /dev/nvidiactl)" ...',
                 "# compose: group_add: [video]",
                 "# Kubernetes: securityContext: {supplementalGroups: [GID]}",
+                "podman run --device nvidia.com/gpu=all --security-opt=label=disable ...    # under SELinux",
                 'sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"',
             ),
         ),

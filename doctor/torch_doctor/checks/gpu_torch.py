@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from torch_doctor.checks.gpu_cuda import driver_too_old
 from torch_doctor.facts.cuda import GpuMatmulFacts, GpuTorchFacts, MatmulResult
 from torch_doctor.facts.gpu import GpuDevice, GpuFacts
 from torch_doctor.model import Finding, Remediation, Severity
@@ -15,6 +16,21 @@ from torch_doctor.registry import check
 #: Source: get_cuda_arch_list in pytorch/test-infra, tools/pkg-helpers/pytorch_pkg_helpers/cuda.py, and
 #: https://github.com/pytorch/pytorch/issues/157517; read on 2026-11-30
 WHEEL_FLOORS: tuple[tuple[str, tuple[int, int]], ...] = (("13", (7, 5)), ("12.8", (7, 0)), ("12.6", (5, 0)))
+
+#: what CUDA says where a build has no code for a GPU
+NO_KERNEL_IMAGE = "no kernel image"
+
+#: the step before the first GPU is used
+STARTING = "torch.cuda.init"
+
+START = Remediation(
+    "See what CUDA says by itself, and which libcuda it loads",
+    ('python -c "import torch; torch.cuda.init()"', "ldconfig -p | grep libcuda.so.1", "nvidia-smi"),
+)
+LEAVE_OUT = Remediation(
+    "Leave the GPU out, and read the kernel's messages on the host; reset it or reboot",
+    ("sudo dmesg | grep -iE 'xid|nvrm' | tail", "torch-doctor check --timeout 120"),
+)
 
 _ARCHITECTURE = re.compile(r"(sm|compute)_(\d+)(\d)([af]?)")
 
@@ -145,11 +161,11 @@ def _evidence(device: GpuDevice, capability: Capability, torch: GpuTorchFacts) -
 
 
 @check("GPU026", "gpu-matmul-fails", tags={"torch"})
-def matmul_fails(matmul: GpuMatmulFacts) -> Iterator[Finding]:
+def matmul_fails(matmul: GpuMatmulFacts, gpu: GpuFacts, torch: GpuTorchFacts) -> Iterator[Finding]:
     """A matrix multiplication on a GPU fails, crashes or hangs.
 
     What it checks:
-        torch multiplies two 1024 x 1024 matrices on each GPU, in a child process with a time limit.
+        torch starts CUDA and multiplies two 1024 x 1024 matrices on each GPU, in a child process with a time limit.
     Why it matters:
         Everything before looked well, and the first kernel of the run would end the same way.
     Example:
@@ -159,18 +175,18 @@ def matmul_fails(matmul: GpuMatmulFacts) -> Iterator[Finding]:
     References:
         https://docs.pytorch.org/docs/stable/notes/cuda.html
     """
+    if any(driver_too_old(gpu, torch)):
+        return  # it would only say so again
     if matmul.failure:
         yield Finding(
             Severity.ERROR,
             f"{matmul.step or 'start'}: {matmul.failure}",
-            Remediation(
-                "Leave the GPU out, and read the kernel's messages on the host; reset it or reboot",
-                ("sudo dmesg | grep -iE 'xid|nvrm' | tail", "torch-doctor check --timeout 120"),
-            ),
+            START if matmul.step == STARTING else LEAVE_OUT,
             evidence={"step": matmul.step, "failure": matmul.failure},
         )
+    uncovered = any(_uncovered(gpu, torch, architectures(torch.arch_list)))
     for result in matmul.results:
-        if result.error:
+        if result.error and not (uncovered and NO_KERNEL_IMAGE in result.error):
             yield Finding(
                 Severity.ERROR,
                 f"{_place(result)}: {result.error}",

@@ -227,7 +227,7 @@ def compute_capability_too_low(access: GpuAccessFacts, gpu: GpuFacts) -> Iterato
 
     What it checks:
         The compute capability that --need or the script asks for (bfloat16 needs 8.0, FP8 needs 8.9) against
-        each GPU's.
+        each GPU's. What only the script's dtypes suggest is a warning.
     Why it matters:
         Kernels that the GPU lacks fail, or are emulated many times slower: bfloat16 on a V100 or T4 runs, slowly.
     Example:
@@ -244,7 +244,7 @@ def compute_capability_too_low(access: GpuAccessFacts, gpu: GpuFacts) -> Iterato
         found = device.compute_capability
         if found is not None and found < needed:
             yield Finding(
-                Severity.ERROR,
+                Severity.ERROR if access.capability_stated else Severity.WARNING,
                 f"{device.label} has compute capability {found[0]}.{found[1]}; the run needs {needed[0]}.{needed[1]}",
                 Remediation("Use a newer GPU, or a dtype that this one has: float16 with a GradScaler"),
                 evidence={"index": device.index, "compute_capability": list(found), "needed": list(needed)},

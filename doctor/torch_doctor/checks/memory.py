@@ -68,6 +68,7 @@ def memory_limit_too_small(memory: MemoryFacts) -> Iterator[Finding]:
         "limit_bytes": memory.limit_bytes,
         "limit_source": memory.limit_source,
         "total_bytes": memory.total_bytes,
+        "processes": memory.processes,
         "workers": memory.workers,
     }
     floor = memory.needed_bytes or TORCH_PROCESS_BYTES
@@ -81,6 +82,8 @@ def memory_limit_too_small(memory: MemoryFacts) -> Iterator[Finding]:
         )
     elif not memory.needed_bytes and ceiling < memory.forecast_bytes:
         parts = f"torch and {counted(memory.workers, 'DataLoader worker')} take about"
+        if memory.processes > 1:
+            parts = f"{memory.processes} ranks with {counted(memory.workers, 'DataLoader worker')} each take about"
         yield Finding(
             Severity.WARNING,
             f"{_ceiling(memory)}; {parts} {mib(memory.forecast_bytes)}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os.path
 import re
 import shlex
 from collections.abc import Iterator
@@ -35,7 +34,7 @@ def cuda_libraries_hidden(packages: PackagesFacts) -> Iterator[Finding]:
     """
     if not packages.libraries:
         return
-    folders = sorted({os.path.dirname(item.path) for item in packages.libraries})  # noqa: PTH120 (text, not a file)
+    folders = sorted({_parent(item.path) for item in packages.libraries})
     names = sorted({item.name for item in packages.libraries})
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     yield Finding(
@@ -82,7 +81,7 @@ def torch_installed_twice(packages: PackagesFacts) -> Iterator[Finding]:
 
 
 def _parent(folder: str) -> str:
-    return os.path.dirname(folder)  # noqa: PTH120 (text, not a file)
+    return folder.rpartition("/")[0]
 
 
 @check("PKG009", "install-interrupted")

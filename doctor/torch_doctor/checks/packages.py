@@ -223,12 +223,11 @@ def pinned_versions_differ(packages: PackagesFacts) -> Iterator[Finding]:
     if torch is None:
         return
     wrong = []
-    for owner in ("torch", "cuda-toolkit"):
-        for name, pin in packages.pins(owner):
-            item = packages.find(name)
-            # one that is not there may be meant for another platform: the import tells
-            if item is not None and not satisfies(item.version, pin):
-                wrong.append((name, item.version, pin))
+    for name, pin in packages.pins_of_torch().items():
+        item = packages.find(name)
+        # one that is not there may be meant for another platform: the import tells
+        if item is not None and not satisfies(item.version, pin):
+            wrong.append((name, item.version, pin))
     if not wrong:
         return
     names = " ".join(shlex.quote(f"{name}=={pin}") for name, _, pin in wrong)

@@ -56,7 +56,8 @@ def multiplexer_sockets_unusable(ses: SessionFacts) -> Iterator[Finding]:
     """tmux is there and cannot start: its socket folder is open to others, belongs to another user or cannot be made.
 
     What it checks:
-        The folder tmux-UID in TMUX_TMPDIR or /tmp: owner and mode (nothing for others), or that it can be made.
+        The folder tmux-UID in TMUX_TMPDIR or /tmp: owner, mode (nothing for others), and that it can be written to,
+        or made.
         The same for screen's, where there is no tmux.
     Why it matters:
         "directory /tmp/tmux-1000 has unsafe permissions": no session starts, and none can be attached.
@@ -79,10 +80,7 @@ def multiplexer_sockets_unusable(ses: SessionFacts) -> Iterator[Finding]:
 def _fault(folder: SocketFolder, ses: SessionFacts) -> tuple[str, Remediation] | None:
     variable = "TMUX_TMPDIR" if folder.program == "tmux" else "SCREENDIR"
     path = shlex.quote(folder.path)
-    elsewhere = Remediation(
-        "Use a folder of one's own",
-        (f"mkdir -m 700 -p ~/.{folder.program}-sockets", f"export {variable}=~/.{folder.program}-sockets"),
-    )
+    elsewhere = _elsewhere(folder.program, variable, ses)
     if folder.exists and folder.owner_uid != ses.uid:
         return f"{folder.program}'s socket folder {folder.path} belongs to uid {folder.owner_uid}", elsewhere
     unsafe = folder.mode & OTHERS if folder.program == "tmux" else folder.mode != 0o700
@@ -91,10 +89,22 @@ def _fault(folder: SocketFolder, ses: SessionFacts) -> tuple[str, Remediation] |
             f"{folder.program}'s socket folder {folder.path} has mode {folder.mode:04o}: unsafe, it refuses to start",
             Remediation("Take the rights of others away", (f"chmod 700 {path}",)),
         )
+    if folder.exists and not folder.usable:
+        # a stale socket cannot be replaced: tmux calls it "Address already in use"
+        return f"{folder.program}'s socket folder {folder.path} is on a read-only file system", elsewhere
     # an unwritable /tmp is FS002
-    if not folder.exists and not folder.base_usable and folder.base != "/tmp":
+    if not folder.exists and not folder.usable and folder.base != "/tmp":
         return f"{folder.program} cannot make its socket folder in {folder.base}", elsewhere
     return None
+
+
+def _elsewhere(program: str, variable: str, ses: SessionFacts) -> Remediation:
+    if ses.in_container:
+        # tmux makes its folder in the one that is named, screen takes the named one itself
+        named = "/tmp" if program == "tmux" else "/tmp/screen-sockets"
+        return set_variable(ses, f"{variable}={named}", "Use a folder that this user can write to")
+    folder = f"~/.{program}-sockets"
+    return Remediation("Use a folder of one's own", (f"mkdir -m 700 -p {folder}", f"export {variable}={folder}"))
 
 
 @check("SES003", "locale-not-utf8", tags={"container", "session"})
@@ -103,7 +113,7 @@ def locale_not_utf8(ses: SessionFacts) -> Iterator[Finding]:
 
     What it checks:
         LC_ALL, LC_CTYPE and LANG, in that order, and whether the C library has what they name. With none of them
-        set it is a note.
+        set it is a note, unless no UTF-8 locale is installed either, without which tmux does not start.
     Why it matters:
         tmux and screen show progress bars as rows of underscores; in an 8-bit locale Python raises
         UnicodeEncodeError on the first sign that it lacks.
@@ -123,6 +133,8 @@ def locale_not_utf8(ses: SessionFacts) -> Iterator[Finding]:
         severity, message = Severity.WARNING, f"the locale {found.variable}={found.name} is not installed"
     else:
         severity, message = Severity.WARNING, f"the locale {found.variable}={found.name} is not UTF-8"
+    if found.other_utf8 is False:
+        severity, message = Severity.WARNING, f"{message}; no UTF-8 locale is installed, so that tmux does not start"
     yield Finding(
         severity,
         message,

@@ -22,6 +22,7 @@ class ImportFault:
         text: what to do.
         commands: what to type; ``{python}`` is the interpreter, ``{torch}`` the installed requirement.
         real: a line that was seen, and matches.
+        severity: a note where another check names the same cause as an error.
     """
 
     pattern: str
@@ -29,6 +30,7 @@ class ImportFault:
     text: str
     commands: tuple[str, ...]
     real: str
+    severity: Severity = Severity.ERROR
 
 
 _REINSTALL = "{python} -m pip install --force-reinstall --no-cache-dir {torch}"
@@ -150,6 +152,21 @@ IMPORT_FAULTS = (
         "ModuleNotFoundError: No module named 'typing_extensions'",
     ),
     ImportFault(
+        r"No usable temporary directory",
+        "no folder for temporary files can be written to, or all are full (FS002, FS005)",
+        "Mount a tmpfs on /tmp, or name another folder in TMPDIR",
+        ("docker run --tmpfs /tmp:exec ...",),
+        "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/var/tmp', '/app']",
+        Severity.NOTE,
+    ),
+    ImportFault(
+        r"getpwuid\(\): uid not found: (\d+)|No username set in the environment",
+        "this user has a number and no name, which torch asks for",
+        "Give it a name",
+        ("docker run -e USER=trainer ...",),
+        "KeyError: 'getpwuid(): uid not found: 1042'",
+    ),
+    ImportFault(
         r"^PermissionError|Permission denied",
         "this user may not read the files of torch",
         "Let all users read them",
@@ -241,7 +258,7 @@ def torch_import_fails(torch: TorchFacts | ProbeFailure) -> Iterator[Finding]:
     """
     if not isinstance(torch, ProbeFailure) or not torch.kind.is_crash:
         return
-    evidence = dict(torch.evidence)
+    evidence, severity = dict(torch.evidence), Severity.ERROR
     if torch.kind is FailureKind.TIMEOUT:
         text = "A slow or network disk, or one that is read for the first time: give it more time, then look at that"
         remedy = Remediation(text, ("torch-doctor check --timeout 120",))
@@ -251,20 +268,22 @@ def torch_import_fails(torch: TorchFacts | ProbeFailure) -> Iterator[Finding]:
         message = f"import torch ends with {name}: {SIGNAL_CAUSES.get(name, 'a signal')}"
         remedy = Remediation("See the last line that Python reached", ("python3 -X faulthandler -c 'import torch'",))
     else:
-        message, remedy = _exception(torch)
-    yield Finding(Severity.ERROR, message, remedy, evidence=evidence)
+        severity, message, remedy = _exception(torch)
+    yield Finding(severity, message, remedy, evidence=evidence)
 
 
-def _exception(failure: ProbeFailure) -> tuple[str, Remediation]:
+def _exception(failure: ProbeFailure) -> tuple[Severity, str, Remediation]:
     evidence = failure.evidence
     first = f"{evidence.get('error_type', '')}: {evidence.get('error', '')}"
     whole = f"{evidence.get('error_type', '')}: {evidence.get('error_text') or evidence.get('error', '')}"
     found = explain(whole)
     if found is None:
-        return f"import torch fails: {first}", Remediation("Install torch again", (_filled(_REINSTALL, (), failure),))
+        again = Remediation("Install torch again", (_filled(_REINSTALL, (), failure),))
+        return Severity.ERROR, f"import torch fails: {first}", again
     fault, groups = found
     commands = tuple(_filled(command, groups, failure) for command in fault.commands)
-    return f"import torch fails: {first}; {fault.cause.format(*groups)}", Remediation(fault.text, commands)
+    message = f"import torch fails: {first}; {fault.cause.format(*groups)}"
+    return fault.severity, message, Remediation(fault.text, commands)
 
 
 def _filled(command: str, groups: tuple[str, ...], failure: ProbeFailure) -> str:

@@ -16,6 +16,8 @@ from torch_doctor.errors import DoctorError
 #: module in torch_doctor.cli -> its command's name and function of the same name; order of ``--help``
 COMMANDS = (
     "check",
+    "lint",
+    "explain",
     "run",
     "ps",
     "attach",

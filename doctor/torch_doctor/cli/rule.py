@@ -17,5 +17,5 @@ def rule(
     from torch_doctor import registry, rules
     from torch_doctor.cli import emit
 
-    checks = registry.load() if id is None else (registry.find(id),)
-    emit.write(rules.render(checks, format, one=id is not None))
+    checks = registry.load() if id is None else registry.find(id)
+    emit.write(rules.render(checks, format, pages=id is not None))

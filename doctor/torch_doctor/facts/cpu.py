@@ -6,6 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+#: decide_compile_threads() in torch/_inductor/config.py, torch 2.0 to 2.15
+MAX_COMPILE_WORKERS = 32
+
 
 @dataclass(frozen=True)
 class CpuFacts:
@@ -21,7 +24,9 @@ class CpuFacts:
         throttled_periods: those in which it was stopped at the quota.
         threads: thread settings of the environment, as written: OMP_NUM_THREADS, MKL_NUM_THREADS, ...
         workers: DataLoader workers of the script.
-        world_size: ranks that the script or ``--need`` asks for on this machine; None where unknown.
+        processes: ranks of the run on this machine.
+        compiles: whether the script calls torch.compile; None where that cannot be known.
+        compile_threads: TORCHINDUCTOR_COMPILE_THREADS as written; empty where it is not set.
         needed: CPUs asked for with ``--need cpus=``.
         manager: "docker", "kubernetes", "slurm" or "" on a host.
     """
@@ -35,7 +40,9 @@ class CpuFacts:
     throttled_periods: int = 0
     threads: Mapping[str, str] = field(default_factory=dict)
     workers: int = 0
-    world_size: int | None = None
+    processes: int = 1
+    compiles: bool | None = None
+    compile_threads: str = ""
     needed: int | None = None
     manager: str = ""
 
@@ -58,6 +65,11 @@ class CpuFacts:
             if value.isdecimal() and int(value) > 0:
                 return int(value)
         return None
+
+    @property
+    def compile_workers(self) -> int:
+        """Processes that torch.compile starts by default: one for each CPU that it sees, 32 at most."""
+        return min(MAX_COMPILE_WORKERS, self.affinity)
 
     @property
     def torch_threads(self) -> int:

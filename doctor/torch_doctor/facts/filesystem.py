@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -76,8 +77,8 @@ class Place:
         return f"{self.origin or self.role} {self.path}"
 
     def is_below(self, folder: str) -> bool:
-        """Whether it is ``folder`` or in it."""
-        return PurePath(self.path).is_relative_to(folder)
+        """Whether it is ``folder``, in it, or would be made in it."""
+        return PurePath(self.path).is_relative_to(folder) or self.nearest == folder
 
 
 @dataclass(frozen=True)
@@ -113,3 +114,10 @@ class FsFacts:
     def of(self, *roles: str) -> tuple[Place, ...]:
         """The places with one of these roles."""
         return tuple(place for place in self.places if place.role in roles)
+
+
+def labels(places: Sequence[Place], shown: int = 3) -> str:
+    """``workspace /work, tmp /tmp, HF_HOME /hf and 4 more``."""
+    names = list(dict.fromkeys(place.label for place in places))
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more

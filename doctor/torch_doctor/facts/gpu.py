@@ -130,6 +130,7 @@ class NvmlStatusFacts:
         code: of nvmlInit or nvmlDeviceGetCount; 0 where both succeeded.
         error: that code in words.
         library: path of the loaded library, symlinks resolved.
+        count: GPUs that it counts, those that do not answer too; None where it refused.
         closed_nodes: device nodes that could not be opened, with the system's reason.
         failure: why there was no answer at all (a hang, a signal); empty where there was one.
         failure_kind: ``timeout``, ``signal`` or ``error``.
@@ -143,6 +144,7 @@ class NvmlStatusFacts:
     code: int = 0
     error: str = ""
     library: str = ""
+    count: int | None = None
     closed_nodes: Mapping[str, str] = field(default_factory=dict)
     failure: str = ""
     failure_kind: str = ""

@@ -30,6 +30,7 @@ class GpuAccessFacts:
         wanted: how many GPUs the run needs; None where it did not say.
         wanted_memory_bytes: memory that each GPU needs; None where nothing was said.
         wanted_capability: compute capability that each GPU needs; None where nothing was said.
+        capability_stated: whether the user stated that capability; otherwise the script's dtypes suggest it.
         wanted_by: what the need comes from, as a user typed it.
     """
 
@@ -51,6 +52,7 @@ class GpuAccessFacts:
     wanted: int | None = None
     wanted_memory_bytes: int | None = None
     wanted_capability: tuple[int, int] | None = None
+    capability_stated: bool = False
     wanted_by: str = ""
 
     @property

@@ -29,9 +29,10 @@ class MemoryFacts:
         overcommit_mode: vm.overcommit_memory; 2 refuses to promise more than there is.
         address_space_bytes: RLIMIT_AS; None without a limit.
         needed_bytes: what was asked for with ``--need memory=``; None where nothing was.
-        workers: DataLoader workers of the script.
+        processes: ranks of the run on this machine.
+        workers: DataLoader workers of each.
         worker_bytes: what one of those workers takes.
-        shm_bytes: batches in shared memory, which count against the group's limit.
+        shm_bytes: batches in shared memory, of all ranks, which count against the group's limit.
         manager: "docker", "kubernetes", "slurm" or "" on a host.
     """
 
@@ -48,6 +49,7 @@ class MemoryFacts:
     overcommit_mode: int | None = None
     address_space_bytes: int | None = None
     needed_bytes: int | None = None
+    processes: int = 1
     workers: int = 0
     worker_bytes: int = WORKER_BYTES
     shm_bytes: int = 0
@@ -74,4 +76,4 @@ class MemoryFacts:
     @property
     def forecast_bytes(self) -> int:
         """torch, the loader's workers and their batches: the least that this run takes."""
-        return TORCH_PROCESS_BYTES + self.workers * self.worker_bytes + self.shm_bytes
+        return self.processes * (TORCH_PROCESS_BYTES + self.workers * self.worker_bytes) + self.shm_bytes

@@ -83,12 +83,26 @@ class PackagesFacts:
 
     def pins(self, name: str) -> Iterator[tuple[str, str]]:
         """(name, version) of each ``==`` requirement of ``name``; ``13.4.*`` stays as written."""
+        yield from self._pins(name, frozenset())
+
+    def pins_of_torch(self) -> dict[str, str]:
+        """What torch pins, itself and by the extras of cuda-toolkit that it asks for."""
+        found = dict(self.pins("torch"))
+        for requirement in self.requires.get("torch", ()):
+            match = _EXTRAS.match(requirement)
+            if match and normalised(match[1]) == "cuda-toolkit":
+                found.update(self._pins("cuda-toolkit", frozenset(re.split(r"\s*,\s*", match[2].strip()))))
+        return found
+
+    def _pins(self, name: str, extras: frozenset[str]) -> Iterator[tuple[str, str]]:
         for requirement in self.requires.get(name, ()):
-            match = _PIN.match(requirement)
-            if match:
+            match, extra = _PIN.match(requirement), _EXTRA.search(requirement)
+            if match and (extra is None or extra[1] in extras):
                 yield normalised(match[1]), match[2]
 
 
+_EXTRAS = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*\[([^]]*)\]")
+_EXTRA = re.compile(r"""extra\s*==\s*['"]([\w.-]+)['"]""")
 _PIN = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^]]*\])?\s*\(?\s*==\s*([\w.+!*-]+)")
 
 
@@ -109,4 +123,13 @@ def satisfies(version: str, pin: str) -> bool:
         version = version.partition("+")[0]
     if pin.endswith(".*"):
         return version == pin[:-2] or version.startswith(pin[:-1])
-    return version == pin or (release(version) == release(pin) and version.isdecimal() == pin.isdecimal())
+    return _stripped(version) == _stripped(pin)
+
+
+def _stripped(version: str) -> tuple[tuple[int, ...], str]:
+    # 2.9 is 2.9.0, and 2.9.0rc1 is not
+    numbers = release(version)
+    rest = version[len(".".join(map(str, numbers))) :]
+    while numbers and numbers[-1] == 0:
+        numbers = numbers[:-1]
+    return numbers, rest

@@ -18,12 +18,12 @@ SHELLS = frozenset({"bash", "sh", "dash", "ash", "zsh", "ksh", "busybox"})
 
 @dataclass(frozen=True)
 class SocketFolder:
-    """Where a multiplexer keeps its sockets: ``path`` in ``base``. ``base_usable``: it can be made there."""
+    """Where a multiplexer keeps its sockets: ``path`` in ``base``. ``usable``: it can be written to, or made."""
 
     program: str
     base: str
     path: str
-    base_usable: bool = True
+    usable: bool = True
     exists: bool = False
     owner_uid: int = 0
     mode: int = 0o700
@@ -37,11 +37,13 @@ class Locale:
         variable: the one that counts; empty where none is set.
         name: its value.
         installed: whether the C library has it; None where nobody looked.
+        other_utf8: whether a UTF-8 locale that tmux falls back to is installed; None where nobody looked.
     """
 
     variable: str = ""
     name: str = ""
     installed: bool | None = None
+    other_utf8: bool | None = None
 
     @property
     def is_utf8(self) -> bool:

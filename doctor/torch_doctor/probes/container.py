@@ -33,9 +33,18 @@ def is_container(environment: Mapping[str, str] | None = None, root: Path = Path
     a namespace of one's own; with ``--pid=host`` the marker and another namespace.
     """
     environment = os.environ if environment is None else environment
-    own = {name for name, machine in _OF_THE_MACHINE.items() if _namespace(root, name) not in ("", machine)}
+    own = _own_namespaces(root)
     marked = bool(environment.get("container")) or any((root / marker).exists() for marker in _MARKERS)
     return bool(own) if marked else "pid" in own and not _is_wsl(root)
+
+
+def has_own_processes(root: Path = Path("/")) -> bool:
+    """True where process 1 is this container's, and not the machine's (``--pid=host``)."""
+    return "pid" in _own_namespaces(root)
+
+
+def _own_namespaces(root: Path) -> set[str]:
+    return {name for name, machine in _OF_THE_MACHINE.items() if _namespace(root, name) not in ("", machine)}
 
 
 def _namespace(root: Path, name: str) -> str:

@@ -27,7 +27,9 @@ def probe(request: Request, root: Path = Path("/")) -> CpuFacts:
         throttled_periods=counts.get("nr_throttled", 0),
         threads={name: os.environ[name] for name in SETTINGS if name in os.environ},
         workers=needs.workers,
-        world_size=needs.world_size,
+        processes=needs.local_processes,
+        compiles=needs.compiles,
+        compile_threads=os.environ.get("TORCHINDUCTOR_COMPILE_THREADS", ""),
         needed=needs.cpus,
         manager=container.manager(root=root),
     )

@@ -44,7 +44,10 @@ def _nvml_blocks(access: GpuAccessFacts, seen: GpuFacts | ProbeFailure) -> str:
         without_nvml = access.nvml_library is None and access.has_device and access.cuda_library
         return "" if without_nvml else seen.reason
     lost = [d.label for d in seen.devices if not d.healthy]
-    return f"CUDA is not tried while {lost[0]} does not answer NVML" if lost else ""
+    if lost:
+        return f"CUDA is not tried while {lost[0]} does not answer NVML"
+    empty = all(d.mig_enabled and not d.mig_instances for d in seen.devices)
+    return "CUDA is not tried: every GPU is in MIG mode without a MIG device" if empty else ""
 
 
 def _died(failure: ProbeFailure, access: GpuAccessFacts) -> CudaDriverFacts:
@@ -111,8 +114,10 @@ def _matmul_died(failure: ProbeFailure) -> GpuMatmulFacts | ProbeFailure:
 
 
 def matmul_facts(found: dict[str, Any]) -> GpuMatmulFacts:
-    """GpuMatmulFacts of the child's JSON."""
-    return GpuMatmulFacts(tuple(MatmulResult(**r) for r in found["results"]))
+    """GpuMatmulFacts of the child's JSON. No result at all is a failure, too: nothing was multiplied."""
+    results = tuple(MatmulResult(**r) for r in found["results"])
+    failure = str(found.get("failure", "")) or ("" if results else "torch counts no GPU")
+    return GpuMatmulFacts(results, failure, "torch.cuda.init" if failure else "")
 
 
 PROBES = {CudaDriverFacts: driver, GpuTorchFacts: torch_build, GpuMatmulFacts: matmul}

@@ -13,6 +13,7 @@ from torch_doctor.facts.gpu_access import GpuAccessFacts
 from torch_doctor.facts.request import Request
 from torch_doctor.facts.requirements import Requirements
 from torch_doctor.model import ProbeFailure
+from torch_doctor.probes import container
 from torch_doctor.probes.once import once
 
 NO_GPU = "no NVIDIA GPU, driver or library here"
@@ -47,34 +48,39 @@ def look(request: Request, environment: Mapping[str, str], root: Path) -> GpuAcc
         pci_gpus=pci_gpus(root / "sys/bus/pci/devices"),
         nvml_library=next(libraries("libnvidia-ml.so.1", environment, root), None),
         cuda_library=next(libraries("libcuda.so.1", environment, root), None),
-        container=in_container(environment, root),
+        container=container.is_container(environment, root),
         kubernetes="KUBERNETES_SERVICE_HOST" in environment,
         visible_devices=environment.get("NVIDIA_VISIBLE_DEVICES"),
         cuda_visible_devices=environment.get("CUDA_VISIBLE_DEVICES"),
         driver_capabilities=environment.get("NVIDIA_DRIVER_CAPABILITIES"),
         torch_cuda=torch_cuda(request.python),
-        asked=asked(requirements, environment.get("NVIDIA_VISIBLE_DEVICES")),
+        asked=asked(requirements, environment),
         wanted=requirements.gpus,
         wanted_memory_bytes=requirements.gpu_memory_bytes,
         wanted_capability=requirements.min_compute_capability,
+        capability_stated="compute-capability" in requirements.stated,
         wanted_by=requirements.gpus_asked or requirements.script,
     )
 
 
-def asked(requirements: Requirements, visible_devices: str | None) -> str:
-    """Who asked for a GPU. NVIDIA_VISIBLE_DEVICES=all is what images set for themselves: it is nobody's wish."""
-    stated = requirements.gpus_asked
-    if requirements.gpus == 0:
-        return ""
+def asked(requirements: Requirements, environment: Mapping[str, str]) -> str:
+    """Who asked for a GPU.
+
+    Images set NVIDIA_VISIBLE_DEVICES for themselves: "all", or "void" in the one without CUDA. Ours say what they
+    set in TORCH_DOCTOR_VISIBLE_DEVICES; another value is the user's. In other images "all" is nobody's wish.
+    """
+    stated, value = requirements.gpus_asked, environment.get("NVIDIA_VISIBLE_DEVICES", "").strip()
     if stated and not stated.startswith("NVIDIA_VISIBLE_DEVICES"):
         return stated
+    if requirements.gpus == 0:
+        return ""
     if requirements.gpus:
         return f"--need gpus={requirements.gpus}"
     if requirements.gpu_memory_bytes:
         return "--need gpu-memory"
-    if (visible_devices or "").strip() not in ("", "all", "none", "void"):
-        return f"NVIDIA_VISIBLE_DEVICES={visible_devices}"
-    return ""
+    if value in ("", "none", "void", environment.get("TORCH_DOCTOR_VISIBLE_DEVICES", "all")):
+        return ""
+    return f"NVIDIA_VISIBLE_DEVICES={value}"
 
 
 def gpu_nodes(dev: Path) -> tuple[str, ...]:
@@ -144,16 +150,6 @@ def _cached(name: str, root: Path) -> Iterator[Path]:
         return
     for found in re.findall(rb"[^\0]*/" + re.escape(name.encode()) + rb"(?=\0)", data):
         yield root / os.fsdecode(found).lstrip("/")
-
-
-def in_container(environment: Mapping[str, str], root: Path) -> bool:
-    """Whether this is a Docker, Podman, containerd, LXC or Kubernetes container."""
-    if (root / ".dockerenv").exists() or (root / "run/.containerenv").exists():
-        return True
-    if environment.get("container") or "KUBERNETES_SERVICE_HOST" in environment:
-        return True
-    groups = _word(root / "proc/1/cgroup")
-    return any(word in groups for word in ("/docker", "/kubepods", "/lxc", "containerd", "/libpod"))
 
 
 def torch_cuda(python: str) -> str | None:

@@ -34,9 +34,10 @@ def probe(request: Request, root: Path = Path("/")) -> MemoryFacts | ProbeFailur
         overcommit_mode=cgroup.number(root / "proc/sys/vm/overcommit_memory"),
         address_space_bytes=_soft_limit(resource.RLIMIT_AS),
         needed_bytes=needs.memory_bytes,
+        processes=needs.local_processes,
         workers=needs.workers,
         worker_bytes=_worker_bytes(needs),
-        shm_bytes=sum(loader.shm_bytes or 0 for loader in needs.loaders),
+        shm_bytes=needs.local_processes * sum(loader.shm_bytes or 0 for loader in needs.loaders),
         manager=container.manager(root=root),
     )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import sys
+from pathlib import Path, PurePath
 from typing import Any
 
 from torch_doctor.facts.packages import Distribution, Manifest, PackagesFacts, Shadow, normalised
@@ -13,16 +14,17 @@ from torch_doctor.probes import isolated
 
 MANIFEST = Path("/usr/local/share/torch-doctor/manifest.json")
 
-#: modules that torch's import, or a loader's start, reaches: a file of that name beside the script is taken instead
+#: modules that torch's import, or a loader's start, reaches: a file of that name beside the script is taken instead.
+#: Not datasets or transformers: many projects have a package of that name of their own, on purpose
 MODULES = (
-    *("torch", "torchvision", "torchaudio", "torchtext", "numpy", "triton", "h5py", "transformers", "datasets"),
+    *("torch", "torchvision", "torchaudio", "numpy", "triton", "h5py"),
     *("random", "typing", "types", "copy", "queue", "logging", "inspect", "platform", "tempfile", "subprocess"),
     *("warnings", "dataclasses", "enum", "functools", "threading", "socket", "glob", "pickle", "struct", "weakref"),
     *("collections", "numbers", "operator", "contextlib", "string", "secrets", "select", "selectors", "signal"),
     *("statistics", "token", "tokenize", "ast", "dis", "linecache", "traceback", "textwrap", "uuid", "zipfile"),
     *("json", "csv", "calendar", "datetime", "decimal", "fractions", "hashlib", "html", "http", "email"),
     *("multiprocessing", "concurrent", "asyncio", "unittest", "cProfile", "pstats", "timeit", "heapq"),
-    *("bisect", "shutil", "pathlib", "ctypes", "sysconfig", "math", "time", "re", "importlib", "pprint", "base64"),
+    *("bisect", "shutil", "pathlib", "ctypes", "sysconfig", "math", "re", "pprint", "base64"),
 )
 
 _DEVICES = {"nvidia": ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg"), "amd": ("/dev/kfd",)}
@@ -39,7 +41,9 @@ def probe(request: Request, manifest: Path = MANIFEST) -> PackagesFacts | ProbeF
     )
     if isinstance(found, ProbeFailure):
         return found
-    return facts(found, read_manifest(manifest), request.script is not None)
+    # the manifest tells of the image's own environment: another one, made in the container, is not that
+    own = any(PurePath(folder).is_relative_to(sys.prefix) for folder in found["path"])
+    return facts(found, read_manifest(manifest) if own else None, request.script is not None)
 
 
 def facts(found: dict[str, Any], manifest: Manifest | None, script: bool) -> PackagesFacts:

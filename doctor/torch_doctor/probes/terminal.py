@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -20,6 +21,9 @@ TERMINFO_FOLDERS = (
     "/usr/lib/terminfo",
     "/usr/local/share/terminfo",
 )
+
+#: what tmux takes where the environment names no UTF-8 locale
+TMUX_LOCALES = ("en_US.UTF-8", "C.UTF-8")
 
 # the interpreter ignores these from its start: https://docs.python.org/3/library/signal.html
 _BY_PYTHON = {"SIGPIPE", "SIGXFSZ"}
@@ -45,7 +49,7 @@ def probe(request: Request) -> SessionFacts:
         terminfo_found=find_terminfo(term, environment, table) if term else None,
         terminal=_is_terminal(0) or _is_terminal(1),
         stdout_terminal=_is_terminal(1),
-        pid_one=pid_one() if in_container else None,
+        pid_one=pid_one() if in_container and container.has_own_processes() else None,
         unbuffered=bool(environment.get("PYTHONUNBUFFERED")),
         ignored=signals(status, "SigIgn") - _BY_PYTHON,
         blocked=signals(status, "SigBlk"),
@@ -73,8 +77,14 @@ def character_locale(environment: Mapping[str, str]) -> Locale:
     for variable in ("LC_ALL", "LC_CTYPE", "LANG"):
         name = environment.get(variable, "")
         if name:
-            return Locale(variable, name, _is_installed(name))
-    return Locale()
+            return _with_others(Locale(variable, name, _is_installed(name)))
+    return _with_others(Locale())
+
+
+def _with_others(found: Locale) -> Locale:
+    if found.is_utf8 and found.installed:
+        return found
+    return dataclasses.replace(found, other_utf8=any(map(_is_installed, TMUX_LOCALES)))
 
 
 def _is_installed(name: str) -> bool | None:
@@ -131,11 +141,11 @@ def sockets(
 
 def socket_folder(program: str, base: str, path: str) -> SocketFolder:
     """What ``path`` is now, or whether it can be made in ``base``."""
-    usable = os.access(base, os.W_OK | os.X_OK)
     try:
         seen = Path(path).lstat()
     except OSError:
-        return SocketFolder(program, base, path, usable)
+        return SocketFolder(program, base, path, os.access(base, os.W_OK | os.X_OK))
+    usable = os.access(path, os.W_OK | os.X_OK)
     return SocketFolder(program, base, path, usable, True, seen.st_uid, seen.st_mode & 0o777)
 
 

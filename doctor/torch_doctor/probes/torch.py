@@ -12,6 +12,29 @@ from torch_doctor.probes.once import once
 
 
 @once
+def session(request: Request) -> dict[str, Any] | ProbeFailure:
+    """One child process that imports torch: ``torch`` (what it is) and ``methods`` (what its DataLoader gave).
+
+    Where a loader takes the child down with it, torch alone is asked again, and ``methods`` tells of the death.
+    """
+    methods = list(request.start_methods)
+    if methods:
+        limit = request.timeout
+        payload = {"methods": methods, "limit_s": limit}
+        # the import and each loader are one probe each, so each may take the time limit
+        found = isolated.call("torch_session", payload, python=request.python, timeout=limit * (1 + len(methods)))
+        if not isinstance(found, ProbeFailure) or not found.kind.is_crash:
+            return found
+    alone = isolated.call("torch_info", {}, python=request.python, timeout=request.timeout)
+    if isinstance(alone, ProbeFailure):
+        return alone
+    died = {
+        m: {"ok": False, "seconds": 0.0, "error": found.reason} for m in methods if isinstance(found, ProbeFailure)
+    }
+    return {"torch": alone, "methods": died}
+
+
+@once
 def probe(request: Request) -> TorchFacts | ProbeFailure:
     """What ``import torch`` gives in the user's interpreter.
 
@@ -20,10 +43,11 @@ def probe(request: Request) -> TorchFacts | ProbeFailure:
         ``error_type``, ``error``, ``traceback_tail``, ``installed_version``, ``path`` and ``python`` as evidence;
         ProbeFailure(SIGNAL | TIMEOUT) where the import kills the interpreter or hangs.
     """
-    found = isolated.call("torch_info", {}, python=request.python, timeout=request.timeout)
+    found = session(request)
     if isinstance(found, ProbeFailure):
         return found
-    return _facts(found) if "version" in found else _failure(found)
+    info = found["torch"]
+    return _facts(info) if "version" in info else _failure(info)
 
 
 def _failure(found: dict[str, Any]) -> ProbeFailure:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from torch_doctor.model import FAMILIES, Check, CheckResult, Finding, Outcome, Report, Severity, counted
+from torch_doctor.model import FAMILIES, Check, CheckResult, Finding, Location, Outcome, Report, Severity, counted
 from torch_doctor.report import Style
 from torch_doctor.report.text import place, visible
 
@@ -88,6 +88,10 @@ def _finding(console: Console, check: Check, finding: Finding) -> None:
     console.print(head, soft_wrap=True)
     where = f"{place(finding.location)}: " if finding.location else ""
     console.print(_indented(f"{where}{finding.message}"))
+    if finding.location is not None and finding.location.snippet:
+        for row in frame(finding.location):
+            # code is never wrapped
+            console.print(Text(visible(row), style="dim"), soft_wrap=True)
     if finding.remediation.text:
         console.print(_indented(finding.remediation.text))
     for command in finding.remediation.commands:
@@ -100,6 +104,18 @@ def _finding(console: Console, check: Check, finding: Finding) -> None:
 
 def _indented(text: str) -> Padding:
     return Padding(Text(visible(text)), (0, 0, 0, 2))
+
+
+def frame(location: Location) -> list[str]:
+    """The source line with its number, and a mark under the part that is meant."""
+    number = str(location.line)
+    rows = [f"  {number} | {location.snippet}"]
+    if location.column is not None and location.column <= len(location.snippet):
+        stop = location.end_column if location.end_line == location.line and location.end_column else 0
+        width = max(1, min(stop or len(location.snippet) + 1, len(location.snippet) + 1) - location.column)
+        lead = "".join("\t" if c == "\t" else " " for c in location.snippet[: location.column - 1])
+        rows.append(f"  {' ' * len(number)} | {lead}{'^' * width}")
+    return rows
 
 
 def _results(console: Console, report: Report, style: Style) -> None:

@@ -108,11 +108,18 @@ __version__ = "2.9.1+cu128"
 version = types.SimpleNamespace(cuda="12.8", hip=None, git_version="abc")
 _C = types.SimpleNamespace(_cuda_getArchFlags=lambda: "sm_90 compute_90")
 backends = types.SimpleNamespace(cuda=types.SimpleNamespace(matmul=types.SimpleNamespace()))
+float32, bfloat16 = "float32", "bfloat16"
+class Generator:
+    def manual_seed(self, seed): return self
+class Matrix(list):
+    to = double = __matmul__ = lambda self, *other: self
+def randn(*size, generator): return Matrix()
 multiprocessing = types.SimpleNamespace(get_sharing_strategy=lambda: "file_descriptor")
 get_num_threads = get_num_interop_threads = lambda: 1
 from_numpy = lambda array: types.SimpleNamespace(numpy=lambda: array)
 class cuda:
-    def device_count():
+    device_count = lambda: 0
+    def init():
         {body}
 """)
 
@@ -129,13 +136,33 @@ def test_a_multiplication_that_hangs_or_crashes_is_a_fact(
     play(monkeypatch, fake_gpu.scenario("healthy1"))
     facts = cuda.matmul(Request(python=sys.executable, timeout=5))
     assert isinstance(facts, GpuMatmulFacts), facts
-    assert facts.results == () and facts.step == "cuInit" and said in facts.failure
+    assert facts.results == () and facts.step == "torch.cuda.init" and said in facts.failure
+
+
+@pytest.mark.parametrize(
+    ("body", "failure"),
+    [
+        (
+            "raise RuntimeError('The NVIDIA driver on your system is too old')",
+            "RuntimeError: The NVIDIA driver on your system is too old",
+        ),
+        ("pass", "torch counts no GPU"),  # nothing was multiplied: that is no pass
+    ],
+)
+def test_torch_that_finds_no_gpu_is_a_failure(
+    body: str, failure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_torch(tmp_path, body)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    play(monkeypatch, fake_gpu.scenario("healthy1"))
+    facts = cuda.matmul(Request(python=sys.executable))
+    assert facts == GpuMatmulFacts((), failure, "torch.cuda.init")
 
 
 def test_the_builds_architectures_come_with_the_libcuda_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake_torch(tmp_path, "return 1")
+    fake_torch(tmp_path, "pass")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     play(monkeypatch, fake_gpu.scenario("healthy1"))
     facts = cuda.torch_build(Request(python=sys.executable))

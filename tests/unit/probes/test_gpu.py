@@ -85,6 +85,24 @@ def test_an_older_driver_answers_by_the_older_names(monkeypatch: pytest.MonkeyPa
     assert device.clock_reasons == ("hw_slowdown",)
 
 
+@pytest.mark.parametrize("code", [2, 4, 13, 999])
+def test_one_failing_question_is_no_lost_gpu(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, fake_gpu.write_scenario(tmp_path, f"gpu.ecc_mode = error {code}"))
+    facts = gpu.probe(Request(python=sys.executable))
+    assert isinstance(facts, GpuFacts)
+    (device,) = facts.devices
+    assert device.healthy and device.ecc_enabled is None and device.compute_mode == "default"
+
+
+def test_an_unknown_error_at_the_handle_is_a_gpu_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(monkeypatch, fake_gpu.write_scenario(tmp_path, "count = 2", "gpu.0.handle = error 999"))
+    facts = gpu.probe(Request(python=sys.executable))
+    assert isinstance(facts, GpuFacts)
+    assert [d.error_code for d in facts.devices] == [999, None]
+
+
 def test_a_lost_gpu_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     found = devices(monkeypatch, "lost")
     assert [(d.index, d.error_code) for d in found if not d.healthy] == [(3, 15)]
@@ -166,20 +184,6 @@ def test_nvml_is_asked_once_for_a_request(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("TORCH_DOCTOR_FAKE_GPU", str(fake_gpu.scenario("lost")))
     assert gpu.probe(request) is first
     assert gpu.probe(Request(python=sys.executable)) != first
-
-
-def test_the_quick_look_has_memory_and_no_health(monkeypatch: pytest.MonkeyPatch) -> None:
-    play(monkeypatch, fake_gpu.scenario("ecc"))
-    facts = gpu.quick(30)
-    assert isinstance(facts, GpuFacts)
-    assert [d.memory_used_bytes for d in facts.devices] == [512 << 20] * 4
-    assert {d.ecc_uncorrected for d in facts.devices} == {None}
-
-
-def test_the_quick_look_is_killed_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    play(monkeypatch, fake_gpu.scenario("hang-init"))
-    failure = gpu.quick(1)
-    assert isinstance(failure, ProbeFailure) and failure.kind is FailureKind.TIMEOUT
 
 
 def test_a_process_in_sight_has_name_and_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,21 +100,6 @@ def test_a_dangling_link_is_no_library(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "environment", "expected"),
-    [
-        ([".dockerenv"], {}, True),
-        (["run/.containerenv"], {}, True),
-        ([], {"container": "lxc"}, True),
-        ([], {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, True),
-        ([], {}, False),
-    ],
-)
-def test_containers(root: Path, files: list[str], environment: dict[str, str], expected: bool) -> None:
-    touch(*(root / f for f in files))
-    assert gpu_access.in_container(environment, root) is expected
-
-
-@pytest.mark.parametrize(
     ("requirements", "visible", "asked"),
     [
         (Requirements(), None, ""),
@@ -133,7 +118,23 @@ def test_containers(root: Path, files: list[str], environment: dict[str, str], e
     ],
 )
 def test_who_asked_for_a_gpu(requirements: Requirements, visible: str | None, asked: str) -> None:
-    assert gpu_access.asked(requirements, visible) == asked
+    environment = {} if visible is None else {"NVIDIA_VISIBLE_DEVICES": visible}
+    assert gpu_access.asked(requirements, environment) == asked
+
+
+@pytest.mark.parametrize(
+    ("default", "value", "asked"),
+    [
+        ("all", "all", ""),
+        ("void", "void", ""),
+        ("void", "all", "NVIDIA_VISIBLE_DEVICES=all"),  # the CPU image, and its user wants GPUs
+        ("all", "0", "NVIDIA_VISIBLE_DEVICES=0"),
+        ("all", "none", ""),
+    ],
+)
+def test_what_our_image_sets_for_itself_is_nobodys_wish(default: str, value: str, asked: str) -> None:
+    environment = {"NVIDIA_VISIBLE_DEVICES": value, "TORCH_DOCTOR_VISIBLE_DEVICES": default}
+    assert gpu_access.asked(Requirements(), environment) == asked
 
 
 @pytest.mark.parametrize(

@@ -17,22 +17,27 @@ def main() -> None:
     """Write one result per device and dtype to the descriptor in the last argument."""
     payload = json.load(sys.stdin)
     with os.fdopen(int(sys.argv[-1]), "w") as stream:
-        json.dump({"results": look(payload.get("devices"))}, stream)
+        json.dump(look(payload.get("devices")), stream)
 
 
-def look(devices: list[str] | None) -> list[dict[str, Any]]:
-    """Results for ``devices``, all GPUs without one."""
+def look(devices: list[str] | None) -> dict[str, Any]:
+    """Results for ``devices``, all GPUs without one; ``failure`` where torch cannot start CUDA."""
     # TF32 forced from outside would look like wrong numbers
     os.environ.update(TORCH_ALLOW_TF32_CUBLAS_OVERRIDE="0", NVIDIA_TF32_OVERRIDE="0")
     say("import torch")
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
-    say("cuInit")
     if devices is None:
-        devices = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+        say("torch.cuda.init")
+        cuda: Any = torch.cuda
+        try:
+            cuda.init()  # device_count() alone answers 0 whatever is wrong
+        except (RuntimeError, AssertionError) as error:
+            return {"results": [], "failure": one_line(error)}
+        devices = [f"cuda:{index}" for index in range(cuda.device_count())]
     cases = {dtype: on_cpu(torch, getattr(torch, dtype)) for dtype in TOLERANCES}
-    return [one(torch, place, dtype, cases[dtype]) for place in devices for dtype in TOLERANCES]
+    return {"results": [one(torch, place, dtype, cases[dtype]) for place in devices for dtype in TOLERANCES]}
 
 
 def on_cpu(torch: Any, kind: Any) -> tuple[Any, Any, Any]:
@@ -57,8 +62,13 @@ def one(torch: Any, place: str, dtype: str, case: tuple[Any, Any, Any]) -> dict[
         found["seconds"] = round(time.perf_counter() - start, 6)
         found["relative_error"] = difference(torch, answer, expected)
     except (RuntimeError, AssertionError) as error:
-        found["error"] = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+        found["error"] = one_line(error)
     return found
+
+
+def one_line(error: BaseException) -> str:
+    """``RuntimeError: CUDA error: ...``: type and first line."""
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
 
 
 def difference(torch: Any, answer: Any, expected: Any) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,17 +13,8 @@ from typing import Any
 
 import pynvml  # type: ignore[import-untyped]
 
-#: codes that say "this GPU cannot answer that", as against "this GPU is in trouble"
-NO_ANSWER = {
-    pynvml.NVML_ERROR_NOT_SUPPORTED,
-    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-    pynvml.NVML_ERROR_INVALID_ARGUMENT,
-    pynvml.NVML_ERROR_NO_PERMISSION,
-    pynvml.NVML_ERROR_NOT_FOUND,
-    getattr(pynvml, "NVML_ERROR_NO_DATA", 21),
-    getattr(pynvml, "NVML_ERROR_ARGUMENT_VERSION_MISMATCH", 25),
-    getattr(pynvml, "NVML_ERROR_DEPRECATED", 26),
-}
+#: codes that say "this GPU is in trouble", whatever was asked; any other only says that there is no answer
+TROUBLE = {pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED}
 
 #: ", GPU 3" while that GPU is asked
 PLACE = [""]
@@ -30,12 +22,12 @@ PLACE = [""]
 
 def main() -> None:
     """Write what NVML said to the descriptor in the last argument."""
-    brief = bool(json.load(sys.stdin).get("brief"))
+    json.load(sys.stdin)
     with os.fdopen(int(sys.argv[-1]), "w") as stream:
-        json.dump(look(brief), stream)
+        json.dump(look(), stream)
 
 
-def look(brief: bool) -> dict[str, Any]:
+def look() -> dict[str, Any]:
     """Versions and devices; or ``code`` and ``error`` where NVML does not start."""
     try:
         call(pynvml.nvmlInit)
@@ -47,7 +39,7 @@ def look(brief: bool) -> dict[str, Any]:
         "driver_version": text(ask(pynvml.nvmlSystemGetDriverVersion)),
         "nvml_version": text(ask(pynvml.nvmlSystemGetNVMLVersion)),
         "cuda_version": ask(cuda_driver_version),
-        "devices": [device(index, brief) for index in range(count)],
+        "devices": [device(index) for index in range(count)],
     }
 
 
@@ -58,13 +50,13 @@ def call(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def ask(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The answer; None where this GPU or driver cannot give one."""
+    """The answer; None where this GPU or driver cannot give one (not supported, not permitted, a driver's bug)."""
     try:
         return call(function, *arguments)
     except pynvml.NVMLError as error:
-        if error.value in NO_ANSWER:
-            return None
-        raise
+        if error.value in TROUBLE:
+            raise
+        return None
 
 
 def cuda_driver_version() -> list[int]:
@@ -81,11 +73,10 @@ def failure(error: pynvml.NVMLError) -> dict[str, Any]:
 def closed_nodes() -> dict[str, str]:
     """Device nodes that cannot be opened, with the system's reason: that tells a cgroup from a file mode."""
     closed = {}
-    for path in sorted(Path("/dev").glob("nvidia*")):
+    # others (nvswitch, caps) may be closed to users with good reason
+    for path in sorted(p for p in Path("/dev").glob("nvidia*") if re.fullmatch(r"nvidia(ctl|-uvm|\d+)", p.name)):
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
-        except IsADirectoryError:  # /dev/nvidia-caps
-            continue
         except OSError as error:
             closed[str(path)] = error.strerror or str(error)
     return closed
@@ -98,17 +89,16 @@ def mapped(name: str) -> str:
     return min(paths, default="")
 
 
-def device(index: int, brief: bool) -> dict[str, Any]:
+def device(index: int) -> dict[str, Any]:
     """One GPU; ``error_code`` where it does not answer."""
     found: dict[str, Any] = {"index": index}
     PLACE[0] = f", GPU {index}"
     try:
         handle = call(pynvml.nvmlDeviceGetHandleByIndex, index)
         identity(found, handle)
-        if not brief:
-            health(found, handle)
-            mig(found, handle)
-            found["processes"] = processes(handle)
+        health(found, handle)
+        mig(found, handle)
+        found["processes"] = processes(handle)
     except pynvml.NVMLError as error:
         found.update(error_code=error.value, error=str(error))
     return found

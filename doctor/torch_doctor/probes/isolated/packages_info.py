@@ -31,9 +31,14 @@ def names_in(folder: str) -> list[str]:
 
 
 def import_path() -> list[str]:
-    """sys.path as a script gets it, without this script's own folder."""
-    own = os.path.dirname(os.path.abspath(__file__))
-    return [folder for folder in sys.path if folder and os.path.abspath(folder) != own]
+    """sys.path as a script gets it, without this script's own folder; of two names of one folder the first."""
+    own = os.path.dirname(os.path.realpath(__file__))
+    found: dict[str, str] = {}
+    for folder in filter(None, sys.path):
+        real = os.path.realpath(folder)
+        if real != own:
+            found.setdefault(real, folder)
+    return list(found.values())
 
 
 def distributions(folder: str) -> list[tuple[str, str, str]]:
@@ -101,7 +106,8 @@ def hidden_libraries(path: list[str], origin: str) -> list[tuple[str, str, str]]
 
 def shadows(folder: str, modules: list[str]) -> list[tuple[str, str]]:
     """(module, file) for each file in ``folder`` that an import takes for a module of ``modules``."""
-    wanted, present = set(modules), set(names_in(folder))
+    # a module that is built into the interpreter is never looked for in a folder
+    wanted, present = set(modules).difference(sys.builtin_module_names), set(names_in(folder))
     found = [(name, name + ".py") for name in sorted(wanted) if name + ".py" in present]
     found += [(name, name + "/__init__.py") for name in sorted(wanted & present)]
     return [(name, os.path.join(folder, path)) for name, path in found if os.path.isfile(os.path.join(folder, path))]

@@ -8,7 +8,6 @@ import json
 import multiprocessing
 import os
 import sys
-import tempfile
 import time
 import traceback
 import warnings
@@ -42,7 +41,8 @@ def look() -> dict[str, object]:
 
 def import_torch() -> list[str]:
     """Import torch; what it printed to stderr, or warned about, a line each."""
-    with tempfile.TemporaryFile() as caught, warnings.catch_warnings(record=True) as warned:
+    # in memory: with --read-only there is no folder for temporary files, and torch itself needs none
+    with os.fdopen(os.memfd_create("stderr"), "w+b") as caught, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("default")
         sys.stderr.flush()
         kept = os.dup(2)
@@ -127,4 +127,5 @@ def numpy_bridge() -> tuple[str | None, str]:
     return numpy.__version__, ""
 
 
-main()
+if __name__ == "__main__":  # torch_session imports this file
+    main()

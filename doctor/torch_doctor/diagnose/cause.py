@@ -1,0 +1,236 @@
+"""What a cause is made of: rows of data, from which the registered checks are built."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+from torch_doctor import registry
+from torch_doctor.facts.log import LogFacts, MachineFacts, RunFacts
+from torch_doctor.model import Finding, Location, Remediation, Severity
+
+#: a fault that ends a run; a fault that degrades it while it goes on; a text that leaves several causes open;
+#: a text that only repeats what another one says
+FATAL, DEGRADED, VAGUE, ECHO = "fatal", "degraded", "vague", "echo"
+#: a warning in the log that is worth a word, and never ends a run
+HINT = "hint"
+#: something failed, and no signature knows it
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One wording of a fault.
+
+    Args:
+        needle: plain text that each match holds; cheap to look for.
+        sample: a real line (or lines) that matches.
+        miss: the nearest thing that must not match.
+        pattern: expression over the run's text, ``^`` and ``$`` at lines; the needle itself where empty. Named
+            groups fill the message.
+        also: expressions of which each must be somewhere in the run.
+        unless: expressions of which none may be in the run.
+        source: where the wording was seen, with the version; ``seen`` is when that was checked.
+    """
+
+    needle: str
+    sample: str
+    miss: str
+    pattern: str = ""
+    also: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    source: str = ""
+    seen: str = "2026-11"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A signature that was found, with all that a cause may look at to judge it."""
+
+    signature: Signature
+    groups: Mapping[str, str]
+    index: int  # of the line in log.lines
+    end: int  # of the last line of the match
+    log: LogFacts
+    machine: MachineFacts
+    run: RunFacts
+
+    def has(self, pattern: str) -> bool:
+        """True where the run holds the pattern."""
+        return self.log.search(pattern)
+
+    @property
+    def oom_kills(self) -> int | None:
+        """Kills that the memory cgroup counted, in the session or on the machine; None where nobody looked."""
+        if self.run.oom_kills is not None:
+            return self.run.oom_kills
+        counted = self.machine.number("memory.oom_kills")
+        return None if counted is None else int(counted)
+
+    def find(self, pattern: str) -> re.Match[str] | None:
+        """The first place of the pattern in the run."""
+        return _compiled(pattern).search(self.log.text)
+
+    def near(self, pattern: str, before: int = 30, after: int = 30) -> re.Match[str] | None:
+        """The pattern within so many kept lines of the match."""
+        first = max(0, self.index - before)
+        text = "\n".join(line.text for line in self.log.lines[first : self.end + after + 1])
+        return _compiled(pattern).search(text)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What ``judge`` makes of a match: the words, and how sure they are."""
+
+    message: str
+    remedy: Remediation
+    kind: str = FATAL
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One root cause, with every wording that tells of it.
+
+    Args:
+        id: 2xx with the subject's prefix. name: the fault in kebab-case.
+        summary: one line; the first of the documentation.
+        why: what happens, and why the text misleads.
+        message: one line of what was found; ``{name}`` is a group of the signature, and
+            ``[[...{name}...]]`` goes where the signature has no such group.
+        remedy: what mends it; commands hold ``{name}`` too.
+        kind: FATAL, DEGRADED, VAGUE, ECHO or HINT.
+        explains: IDs (or prefixes of them) that are consequences where this one is found.
+        likelier: IDs that come before this one where both are found, whatever the order in the log.
+        decide: the one command that tells it from the other causes of the same text.
+        alternatives: other causes of the same text, likeliest first.
+        judge: reads numbers and facts, and gives the verdict; None where the match is no fault after all.
+        references: where this is known from.
+    """
+
+    id: str
+    name: str
+    summary: str
+    why: str
+    message: str
+    remedy: Remediation
+    signatures: tuple[Signature, ...]
+    kind: str = FATAL
+    explains: tuple[str, ...] = ()
+    decide: str = ""
+    alternatives: tuple[str, ...] = ()
+    judge: Callable[[Seen, Verdict], Verdict | None] | None = None
+    references: str = ""
+
+
+#: of the places where a cause is found, so many from the start of the run and from its end are looked at
+FIRST, LAST = 24, 24
+#: every registered cause by its ID
+CAUSES: dict[str, Cause] = {}
+
+
+def register(*causes: Cause) -> None:
+    """Build a check from each cause and add it to the registry."""
+    for cause in causes:
+        CAUSES[cause.id] = cause
+        registry.add(registry.build(cause.id, cause.name, _check(cause), tags={cause.kind}, doc=_doc(cause)))
+
+
+def _check(cause: Cause) -> Callable[..., Iterable[Finding]]:
+    def judge(log: LogFacts, machine: MachineFacts, run: RunFacts) -> Iterator[Finding]:
+        places = sorted(matches(cause, log, machine, run), key=lambda seen: seen.index)
+        for seen in (*places[:FIRST], *places[FIRST:][-LAST:]):
+            found = _finding(cause, seen)
+            if found is not None:
+                yield found
+
+    return judge
+
+
+def matches(cause: Cause, log: LogFacts, machine: MachineFacts, run: RunFacts) -> Iterator[Seen]:
+    """Each place in the log where a signature of the cause is found, by signature, then by place."""
+    text = log.text
+    for signature in cause.signatures:
+        if signature.needle not in text:
+            continue
+        if not all(log.search(p) for p in signature.also) or any(log.search(p) for p in signature.unless):
+            continue
+        for match in _compiled(signature.pattern or re.escape(signature.needle)).finditer(text):
+            groups = {k: v for k, v in match.groupdict().items() if v is not None}
+            first, last = log.index_at(match.start()), log.index_at(max(match.start(), match.end() - 1))
+            yield Seen(signature, groups, first, last, log, machine, run)
+
+
+@lru_cache(maxsize=4096)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.MULTILINE)
+
+
+class _Blank(dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+def _finding(cause: Cause, seen: Seen) -> Finding | None:
+    words = _Blank(seen.groups)
+    remedy = Remediation(_filled(cause.remedy.text, words), tuple(_filled(c, words) for c in cause.remedy.commands))
+    plain = Verdict(_filled(cause.message, words), remedy, cause.kind)
+    verdict = cause.judge(seen, plain) if cause.judge is not None else plain
+    if verdict is None:
+        return None
+    line = seen.log.lines[seen.index]
+    evidence: dict[str, Any] = {
+        "line": line.number,
+        "text": [x.text for x in seen.log.lines[seen.index : seen.end + 1]][:8],
+    }
+    if line.rank is not None:
+        evidence["rank"] = line.rank
+    if line.source:
+        evidence["source"] = line.source
+    evidence.update(verdict.evidence)
+    if cause.decide:
+        evidence["decide_with"] = _filled(cause.decide, words)
+    return Finding(
+        Severity.ERROR,
+        verdict.message,
+        verdict.remedy,
+        evidence | {"kind": verdict.kind, "signature": cause.signatures.index(seen.signature)},
+        Location(seen.log.path, line.number, snippet=line.text.strip()[:240]),
+    )
+
+
+def _filled(text: str, words: Mapping[str, str]) -> str:
+    # only {word} is filled: remedies hold braces of shells and Python, too;
+    # [[...{word}...]] goes where the word is unknown
+    if "{" not in text:
+        return text
+    text = re.sub(r"\[\[(.*?)\]\]", lambda m: m[1] if _known(m[1], words) else "", text)
+    return re.sub(r"\{([a-z_]+)\}", lambda m: words[m[1]].strip(), text)
+
+
+def _known(text: str, words: Mapping[str, str]) -> bool:
+    return all(name in words and words[name].strip() for name in re.findall(r"\{([a-z_]+)\}", text))
+
+
+def _doc(cause: Cause) -> str:
+    samples = "\n".join(f"    {line}" for s in cause.signatures[:3] for line in s.sample.splitlines()[:3])
+    commands = "".join(f"\n    {c}" for c in cause.remedy.commands)
+    sources = sorted({s.source for s in cause.signatures if s.source})
+    references = (
+        "\n".join(f"    {r}" for r in filter(None, [cause.references, *sources])) or "    the library's own text"
+    )
+    wordings = f"The log of a run, for {len(cause.signatures)} wording(s) of this fault."
+    return (
+        f"{cause.summary}\n\nWhat it checks:\n    {wordings}\nWhy it matters:\n    {cause.why}\n"
+        f"Example:\n{samples}\nFix:\n    {cause.remedy.text}{commands}\nReferences:\n{references}\n"
+    )
+
+
+def with_message(verdict: Verdict, message: str, remedy: Remediation | None = None, **evidence: Any) -> Verdict:
+    """The verdict with other words, and more evidence."""
+    return replace(
+        verdict, message=message, remedy=remedy or verdict.remedy, evidence={**verdict.evidence, **evidence}
+    )

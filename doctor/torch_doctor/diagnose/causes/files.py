@@ -1,0 +1,381 @@
+"""Disks, permissions, users without a name, temporary folders, open files."""
+
+from __future__ import annotations
+
+from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.model import Remediation, mib
+
+
+def permission(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """The path says whose file it is."""
+    path = seen.groups.get("path", "")
+    return with_message(verdict, verdict.message, None, path=path)
+
+
+def disk(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """/dev/shm has a signature of its own; a quota is not a full disk."""
+    text = seen.log.lines[seen.index].text
+    if (
+        "/dev/shm" in text
+        or "shared memory" in text
+        or "torch_" in text
+        or "SemLock" in (seen.near(r"SemLock", 6, 0) or [""])[0]
+    ):
+        return None
+    free = seen.machine.number("disk.free_bytes", "fs.free_bytes")
+    extra = f" ({mib(free)} free there now)" if free is not None else ""
+    return with_message(verdict, verdict.message.replace("?", "the disk") + extra)
+
+
+register(
+    Cause(
+        "FS201",
+        "uid-without-a-name",
+        "The container's user has no entry in /etc/passwd, and torch asked for its name.",
+        "inductor names its cache folder after getpass.getuser(). With --user N and no passwd entry and no USER "
+        "there is no name; Python 3.13 says it in other "
+        "words. The mount is fine.",
+        "the uid[[ {uid}]] has no name: there is no passwd entry for it and no USER in the environment, and torch "
+        "asked "
+        "for the user's name for its cache folder",
+        Remediation(
+            "Set USER, or TORCHINDUCTOR_CACHE_DIR, or add a passwd entry in the entrypoint",
+            (
+                "docker run -e USER=trainer -e TORCHINDUCTOR_CACHE_DIR=/tmp/inductor --user 1000 ...",
+                'echo "trainer:x:$(id -u):$(id -g)::/tmp:/bin/bash" >> /etc/passwd',
+            ),
+        ),
+        (
+            Signature(
+                "getpwuid(): uid not found",
+                "KeyError: 'getpwuid(): uid not found: 1000'",
+                "KeyError: 'getpwnam(): name not found: bob'",
+                r"getpwuid\(\): uid not found: (?P<uid>\d+)",
+                source="python 3.8 to 3.12, pwd",
+            ),
+            Signature(
+                "No username set in the environment",
+                "OSError: No username set in the environment",
+                "username set",
+                source="python 3.13 and 3.14, getpass",
+            ),
+        ),
+        explains=("CMP2", "FS2"),
+    ),
+    Cause(
+        "FS202",
+        "permission-denied-on-mount",
+        "A path is owned by another uid than the one the process runs as.",
+        "A bind mount hides the image's own ownership: the folder belongs to the host's user. Or an earlier "
+        "container ran as root, and its outputs belong to root.",
+        "permission denied on {path}: it is owned by another uid, because a bind mount hides the image's ownership "
+        "or an earlier container made it as root",
+        Remediation(
+            "Run the container with the owner's uid and gid (--user, a user: mapping, or userns), or chown the "
+            "folder once",
+            (
+                "docker run --user $(id -u):$(id -g) ...",
+                "sudo chown -R $(id -u):$(id -g) FOLDER",
+                "ls -ldn FOLDER; id",
+            ),
+        ),
+        (
+            Signature(
+                "[Errno 13] Permission denied",
+                "PermissionError: [Errno 13] Permission denied: 'logs'",
+                "PermissionError: [Errno 13] Permission denied: '/tmp/triton/d645.lock'",
+                r"\[Errno 13\] Permission denied(?:: "
+                r"b?'(?P<path>(?![^'\n]*(?:/tmp/|\.triton|triton|torchinductor|ptxas|/dev/nvidia))[^'\n]*)')",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                ": Permission denied",
+                "tee: train.log: Permission denied",
+                "ssh: Permission denied (publickey)",
+                r"^(?:bash|sh|tee|mkdir|touch|cp|mv|rm|/\S+\.sh|[\w./-]+\.sh)[^\n]*?: (?:line \d+: |cannot \w+ "
+                r"(?:directory|regular file|file)? ?['‘])?(?P<path>[^\s:'’]+)['’]?: Permission denied",
+                source="coreutils, bash",
+            ),
+            Signature(
+                "unable to open file",
+                "PermissionError: [Errno 13] Unable to synchronously open file (unable to open file: name = "
+                "'/data/x.h5', errno = 13, error message = 'Permission denied')",
+                "Unable to open file (unable to lock file, errno = 11)",
+                r"Unable to (?:synchronously )?(?:open|create) file \(unable to open file: name = "
+                r"'(?P<path>[^']+)', errno = 13",
+                source="h5py 2.10 to 3.16",
+            ),
+            Signature(
+                "cannot be opened: Permission denied",
+                "RuntimeError: File ckpt/last.pt cannot be opened: Permission denied",
+                "cannot be opened",
+                r"File (?P<path>\S+) cannot be opened(?:: Permission denied)?",
+                also=(r"Permission denied",),
+                source="torch 1.6 to 2.15, inline_container",
+            ),
+        ),
+        judge=permission,
+        decide="ls -ldn PATH; id",
+    ),
+    Cause(
+        "FS203",
+        "cache-owned-by-another-user",
+        "A cache in /tmp belongs to the user who came first.",
+        "Triton's, inductor's or Hugging Face's cache in a shared /tmp is owned by one user; the next one cannot "
+        "write its locks.",
+        "the shared cache at {path} belongs to another user, who made it first",
+        Remediation(
+            "Give each user a cache folder of their own",
+            (
+                "export TRITON_CACHE_DIR=/tmp/triton-$UID TORCHINDUCTOR_CACHE_DIR=/tmp/inductor-$UID",
+                "export HF_HOME=/tmp/hf-$UID",
+            ),
+        ),
+        (
+            Signature(
+                "Permission denied",
+                "PermissionError: [Errno 13] Permission denied: '/tmp/triton/d645ef562cfc8f31ab6c7b88eccac0f6.lock'",
+                "PermissionError: [Errno 13] Permission denied: 'logs'",
+                r"\[Errno 13\] Permission denied: "
+                r"'(?P<path>(?:/tmp/|/var/tmp/|[^'\n]*(?:\.triton|triton|torchinductor"
+                r"|inductor_cache))(?![^'\n]*ptxas)[^'\n]*)'",
+                source="triton 2.x and 3.x, torch 2.0 to 2.15",
+            ),
+        ),
+        decide="ls -ldn PATH; id",
+    ),
+    Cause(
+        "FS204",
+        "read-only-file-system",
+        "A path on a read-only file system was to be written.",
+        "readOnlyRootFilesystem or docker --read-only, a HOME that does not exist, or a disk that the kernel "
+        "remounted read-only after an error.",
+        "{path} is on a read-only file system: a cache or output defaults to a place under the root file system or "
+        "a HOME that does not exist",
+        Remediation(
+            "Put caches and outputs on a writable mount (HF_HOME, HF_HUB_CACHE, TORCH_HOME, MPLCONFIGDIR, "
+            "XDG_CACHE_HOME, HOME), or mount a tmpfs there",
+            (
+                "docker run -e HOME=/workspace -e HF_HUB_CACHE=/workspace/.cache/hf ...",
+                "docker run --read-only --tmpfs /tmp:exec -v cache:/cache -e XDG_CACHE_HOME=/cache ...",
+                "findmnt -T PATH -o OPTIONS; dmesg | grep -i remount",
+            ),
+        ),
+        (
+            Signature(
+                "Read-only file system",
+                "OSError: [Errno 30] Read-only file system: '/nonexistent'",
+                "read-only file",
+                r"\[Errno 30\] Read-only file system(?:: '(?P<path>[^'\n]*)')?|(?:^|: )(?:cannot \w+ "
+                r"[^\n]*['‘])?(?P<where>/[^\s:'’]+)['’]?: Read-only file system",
+                unless=(r"tmux",),
+                source="python 3.8 to 3.14, coreutils",
+            ),
+            Signature(
+                "errno = 30",
+                "OSError: Unable to create file (unable to open file: name = '/x.h5', errno = 30, error message = "
+                "'Read-only file system')",
+                "errno = 3",
+                r"name = '(?P<path>[^']+)', errno = 30",
+                source="h5py",
+            ),
+        ),
+        judge=lambda seen, verdict: with_message(
+            verdict, verdict.message.replace("?", seen.groups.get("where", "a path"))
+        ),
+        explains=("CMP2", "FS202"),
+    ),
+    Cause(
+        "FS205",
+        "no-usable-temporary-folder",
+        "No temporary folder can be written to.",
+        "Python tries /tmp, /var/tmp, /usr/tmp and the working directory. With a read-only root and no tmpfs none "
+        "is writable; when all are full the text is the "
+        "same. It reads like a missing path.",
+        "none of the temporary folders ({folders}) can be written: a read-only root without a tmpfs on /tmp, or "
+        "all of them full",
+        Remediation(
+            "Mount a tmpfs on /tmp, or name a writable folder in TMPDIR",
+            (
+                "docker run --read-only --tmpfs /tmp:exec,size=2g ...",
+                "export TMPDIR=/workspace/tmp",
+                "df -h /tmp /var/tmp .",
+            ),
+        ),
+        (
+            Signature(
+                "No usable temporary directory found in",
+                "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/var/tmp', "
+                "'/usr/tmp', '/opt/eos']",
+                "FileNotFoundError: [Errno 2] No such file or directory: '/tmp/x'",
+                r"No usable temporary directory found in \[(?P<folders>[^\]]*)\]",
+                source="python 3.8 to 3.14, tempfile",
+            ),
+        ),
+        explains=("FS2", "CMP2"),
+        decide="df -h /tmp; touch /tmp/x; findmnt -T /tmp -o OPTIONS",
+    ),
+    Cause(
+        "FS206",
+        "disk-full",
+        "The disk is full.",
+        "A write failed for lack of space (or inodes, or quota); what it was writing is cut short.",
+        "{path} is full: a write failed for lack of space",
+        Remediation(
+            "Free space or write elsewhere; look at inodes and quota, too; write to a temporary file and rename "
+            "it, so that the last good file stays",
+            ("df -h .; df -i .", "du -xh --max-depth=2 . | sort -h | tail", "docker system df"),
+        ),
+        (
+            Signature(
+                "No space left on device",
+                "OSError: [Errno 28] No space left on device: 'runs/events.out'",
+                "RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2_0>: No space left on "
+                "device (28)",
+                r"^(?![^\n]*(?:/dev/shm|shared memory|/torch_\d|\bnccl|NCCL|SemLock|\bshm\b))[^\n]*No space left "
+                r"on device(?:: '(?P<path>[^'\n]*)')?",
+                source="python 3.8 to 3.14, coreutils",
+            ),
+            Signature(
+                "Disk quota exceeded",
+                "OSError: [Errno 122] Disk quota exceeded: 'ckpt/1.pt'",
+                "quota",
+                r"Disk quota exceeded(?:: '(?P<path>[^'\n]*)')?",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "low on resource: ephemeral-storage",
+                "The node was low on resource: ephemeral-storage.",
+                "low on resource: memory",
+                source="Kubernetes eviction",
+            ),
+            Signature(
+                "database or disk is full",
+                "sqlite3.OperationalError: database or disk is full",
+                "disk",
+                source="SQLite",
+            ),
+        ),
+        judge=disk,
+        explains=("CKP2", "SES2"),
+    ),
+    Cause(
+        "FS207",
+        "too-many-open-files",
+        "The limit of open files is reached.",
+        "Each worker, socket and memory map takes descriptors; 1024 is a common soft limit.",
+        "the limit of open files (ulimit -n) is reached",
+        Remediation(
+            "Raise the limit, close what is not used any more, or share tensors through the file system",
+            (
+                "ulimit -n 65536",
+                "docker run --ulimit nofile=65536:65536 ...",
+                "torch.multiprocessing.set_sharing_strategy('file_system')",
+            ),
+        ),
+        (
+            Signature(
+                "Too many open files",
+                "OSError: [Errno 24] Too many open files: 'data/1.jpg'",
+                "RuntimeError: unable to open shared memory object </torch_19_20_21> in read-write mode: Too many "
+                "open files (24)",
+                r"\[Errno (?:24|23)\] Too many open files|error=24|accept[^\n]*Too many open files|socket: Too "
+                r"many open files|errno(?: =|:) ?24",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+        explains=("WRK2",),
+    ),
+    Cause(
+        "FS208",
+        "file-not-found-in-container",
+        "A file is not where the run looks for it.",
+        "In a container only what is mounted is there; a relative path starts in the working directory.",
+        "{path} does not exist where the run looks for it: it is not mounted into the container, or the path is "
+        "relative to another folder",
+        Remediation(
+            "Mount the folder, or give an absolute path",
+            ("docker run -v $PWD:/workspace -w /workspace ...", "ls -l FOLDER"),
+        ),
+        (
+            Signature(
+                "No such file or directory: '",
+                "FileNotFoundError: [Errno 2] No such file or directory: 'data/train.csv'",
+                "FileNotFoundError: [Errno 2] No such file or directory: 'gcc'",
+                r"FileNotFoundError: \[Errno 2\] No such file or directory: "
+                r"'(?P<path>(?!(?:/usr/bin/)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+)')[^'\n]*)'$",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "can't open file",
+                "python: can't open file '/app/train.py': [Errno 2] No such file or directory",
+                "can't open",
+                r"can't open file '(?P<path>[^']*)': \[Errno 2\]",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "unable to open file",
+                "FileNotFoundError: [Errno 2] Unable to synchronously open file (unable to open file: name = "
+                "'x.h5', errno = 2, error message = 'No such file or directory')",
+                "errno = 22",
+                r"name = '(?P<path>[^']+)', errno = 2\b",
+                source="h5py",
+            ),
+        ),
+        kind=VAGUE,
+    ),
+    Cause(
+        "FS209",
+        "input-output-error",
+        "The storage failed: an input/output error or a stale handle.",
+        "The disk, the NFS server or FUSE failed, not the program.",
+        "the storage failed ({what})",
+        Remediation(
+            "Look at the kernel's log and the mount; stage data to a local disk",
+            ("dmesg -T | tail -50", "findmnt -T FILE", "smartctl -a /dev/nvme0"),
+        ),
+        (
+            Signature(
+                "Input/output error",
+                "OSError: [Errno 5] Input/output error: '/mnt/data/1.bin'",
+                "input/output",
+                r"\[Errno 5\] (?P<what>Input/output error)|: (?P<w>Input/output error)$",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "Stale file handle",
+                "OSError: [Errno 116] Stale file handle: '/mnt/data/1.bin'",
+                "OSError: [Errno 116] Stale file handle: '/home/u/.triton/cache/6F2A/x.json'",
+                r"\[Errno 116\] (?P<what>Stale file handle)(?!: '[^']*triton)",
+                source="NFS",
+            ),
+            Signature(
+                "Transport endpoint is not connected",
+                "OSError: [Errno 107] Transport endpoint is not connected: '/mnt/gcs'",
+                "endpoint",
+                r"\[Errno 107\] (?P<what>Transport endpoint is not connected): ",
+                source="FUSE",
+            ),
+        ),
+    ),
+    Cause(
+        "FS210",
+        "repository-of-another-owner",
+        "git refuses a repository that belongs to another uid.",
+        "A bind mount belongs to the host's user; git in the container runs as another one.",
+        "git refuses {path}: the bind mount belongs to another uid than the one that runs in the container",
+        Remediation(
+            "Run with the owner's uid, or name the folder as safe",
+            ("docker run --user $(id -u):$(id -g) ...", "git config --global --add safe.directory /workspace"),
+        ),
+        (
+            Signature(
+                "detected dubious ownership in repository at",
+                "fatal: detected dubious ownership in repository at '/workspace'",
+                "fatal: not a git repository",
+                r"detected dubious ownership in repository at '(?P<path>[^']*)'",
+                source="git 2.35 to 2.52",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,745 @@
+"""How a process ended: signals, PID 1, terminals, tmux and screen, exit statuses."""
+
+from __future__ import annotations
+
+from torch_doctor.diagnose.cause import ECHO, FATAL, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.tables import SIGNALS, signal_name, signal_of
+from torch_doctor.model import Remediation
+
+GRACEFUL = Remediation(
+    "Run an init as PID 1 (docker run --init, or tini), exec python in the start script so that it gets the "
+    "signal, save a checkpoint in a SIGTERM "
+    "handler, and give it time with --stop-timeout",
+    (
+        "docker run --init --stop-timeout 120 ...",
+        "exec python train.py",
+        "docker inspect -f '{{.State.OOMKilled}}' CONTAINER",
+    ),
+)
+
+
+def stopped(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """137 of a container: after docker stop it is the grace period; a counted OOM kill is the limit of RAM."""
+    if seen.oom_kills or seen.has(r"oom-?kill|OOMKilled\W{1,6}true|[Oo]ut of memory: Kill"):
+        return None
+    stop = seen.has(
+        r"docker(?:-compose| compose)? stop|docker-compose down|docker compose down|[Ss]topping "
+        r"container|real\s+0m1[0-9]\."
+    )
+    if stop:
+        return verdict
+    if seen.near(r"SIGTERM|terminationGracePeriod|preempt", 20, 2):
+        return verdict
+    return with_message(
+        verdict,
+        "the container ended with 137 (SIGKILL): after a stop whose SIGTERM PID 1 did not act on (bash or python "
+        "as PID 1, no handler), or by a kill of the kernel's; "
+        "docker inspect tells which",
+        None,
+    )
+
+
+def exit_status(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A bare exit status: what its signal means."""
+    status = int(seen.groups.get("status") or seen.groups.get("minus", "0"))
+    number = signal_of(status)
+    if not number:
+        return None
+    means = SIGNALS.get(number, "")
+    return with_message(
+        verdict,
+        f"a process ended with {status}: {signal_name(number)}{', ' + means if means else ''}",
+        None,
+        signal=signal_name(number),
+    )
+
+
+def at_once(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A container that ended with 0 and printed nothing of a training."""
+    others = [line.text for line in seen.log.lines if line.text.strip()]
+    if seen.has(r"tmux new(?:-session)? [^\n]*-d|tmux new -d|screen -dmS|nohup[^\n]*&\s*$"):
+        return verdict
+    return verdict if len(others) <= 2 else None
+
+
+register(
+    Cause(
+        "SES201",
+        "peer-component-died",
+        "torchrun was told to stop because another component ended; this log has no cause.",
+        "A launcher with several components ends the trainer when one of the others dies. SIGTERM arrives from "
+        "outside.",
+        "torchrun got signal {number} (SIGTERM) from outside: another component, the scheduler or a stop ended "
+        "this run, and this log holds no cause",
+        Remediation(
+            "Read the logs of the sibling components and of the scheduler at that time: the one that ended first "
+            "has the cause",
+            (
+                "kubectl get events --sort-by=.lastTimestamp",
+                "sacct -j JOBID -o JobID,State,ExitCode,End",
+                "docker events --since 1h --filter event=die",
+            ),
+        ),
+        (
+            Signature(
+                "Received 15 death signal",
+                "W1130 12:13:49.388000 124326 torch/distributed/elastic/agent/server/api.py:723] Received 15 death "
+                "signal, shutting down workers",
+                "Received 1 death signal, shutting down workers",
+                r"Received (?P<number>15) death signal|Received Signals\.SIGTERM death signal",
+                source="torch 1.9 to 2.15, torch elastic",
+            ),
+            Signature(
+                "Signals.SIGTERM death signal",
+                "Received Signals.SIGTERM death signal, shutting down workers",
+                "Received Signals.SIGHUP death signal",
+                r"Received Signals\.SIGTERM death signal",
+                source="torch 2.0 to 2.15",
+            ),
+            Signature(
+                "SignalException",
+                "torch.distributed.elastic.multiprocessing.api.SignalException: Process 124326 got signal: 15",
+                "SignalException: Process 1 got signal: 1",
+                r"SignalException: Process \d+ got signal: (?P<number>15)",
+                source="torch 1.9 to 2.15",
+            ),
+        ),
+        kind=VAGUE,
+        explains=("SES21", "SES22", "DST2", "MEM206"),
+        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("?", "15")),
+    ),
+    Cause(
+        "SES202",
+        "terminal-closed-under-torchrun",
+        "torchrun ended because the SSH connection or terminal closed.",
+        "torchrun installs its own handler for SIGHUP, which replaces the one that nohup sets to ignore: nohup "
+        "does not protect it.",
+        "torchrun got signal 1 (SIGHUP): the terminal or SSH connection closed, and nohup does not protect "
+        "torchrun, which handles SIGHUP itself",
+        Remediation(
+            "Run it in a session that outlives the connection: torch-doctor run, tmux, screen, or setsid",
+            (
+                "torch-doctor run --name exp1 -- torchrun train.py",
+                "tmux new -s exp1",
+                "setsid torchrun train.py > train.log 2>&1 < /dev/null &",
+            ),
+        ),
+        (
+            Signature(
+                "Received 1 death signal",
+                "W1130 12:13:49.388000 1 torch/distributed/elastic/agent/server/api.py:723] Received 1 death "
+                "signal, shutting down workers",
+                "Received 15 death signal, shutting down workers",
+                source="torch 1.9 to 2.15, torch elastic",
+            ),
+            Signature(
+                "SIGHUP death signal",
+                "Received Signals.SIGHUP death signal, shutting down workers",
+                "Received Signals.SIGTERM death signal",
+                source="torch 1.9 to 2.15",
+            ),
+            Signature(
+                "got signal: 1",
+                "torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 1",
+                "torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15",
+                r"SignalException: Process \d+ got signal: 1\b",
+                source="torch 1.9 to 2.15",
+            ),
+            Signature(
+                "Hangup",
+                "train.sh: line 3: 4242 Hangup                  python train.py",
+                "Hangup detected on fd 0 is fine",
+                r"^(?:.*: line \d+: +\d+ +)?Hangup(?:\s{3,}\S[^\n]*)?$",
+                source="bash",
+            ),
+            Signature(
+                "client_loop: send disconnect",
+                "client_loop: send disconnect: Broken pipe",
+                "disconnect",
+                r"client_loop: send disconnect: Broken pipe|Connection to \S+ closed by remote host",
+                source="OpenSSH",
+            ),
+        ),
+        explains=("SES2", "DST2", "WRK222"),
+        references="https://github.com/pytorch/pytorch/issues/67538",
+    ),
+    Cause(
+        "SES203",
+        "stop-not-handled-by-pid1",
+        "A container did not end on docker stop and was killed after the grace time.",
+        "The kernel drops signals with default action for PID 1, and bash does not pass them on: SIGTERM does "
+        "nothing, and 10 s later comes SIGKILL, "
+        "137. No checkpoint is written.",
+        "the container ended with 137 after a stop: PID 1 (bash or python without a handler) did not act on "
+        "SIGTERM, so SIGKILL followed after the grace time "
+        "and no checkpoint was written",
+        GRACEFUL,
+        (
+            Signature(
+                "137",
+                "trainer exited with code 137",
+                "trainer exited with code 37",
+                r"(?i)exit(?:ed)?(?: with)?(?: code| status)?\"?\s*[:=(]?\s*\(?137\b",
+                unless=(r"OOMKilled(?!\W{1,4}false)", r"oom-kill"),
+                source="Docker, compose",
+            ),
+        ),
+        kind=VAGUE,
+        judge=stopped,
+        alternatives=("MEM204", "MEM206"),
+        explains=("SES22", "MEM206"),
+        decide="docker inspect -f '{{.State.OOMKilled}} {{.State.FinishedAt}}' CONTAINER",
+    ),
+    Cause(
+        "SES204",
+        "init-ended-before-child",
+        "tini -g with a shell script: the shell ends at once on SIGTERM, and the container with it.",
+        "With -g tini sends SIGTERM to the whole group; bash ends before python has saved, tini exits with its "
+        "child, and the container is torn down.",
+        "tini's main child, a shell, ended on SIGTERM and took the container down while python was still saving",
+        Remediation(
+            "exec python from the script, so that it is tini's direct child",
+            ('exec python train.py "$@"', 'ENTRYPOINT ["tini", "--", "python", "train.py"]'),
+        ),
+        (
+            Signature(
+                "Main child exited with signal",
+                "[INFO  tini (1)] Main child exited with signal (with signal 'Terminated')",
+                "[INFO  tini (1)] Main child exited normally (with status '0')",
+                source="tini 0.18 and 0.19",
+            ),
+        ),
+        explains=("SES2",),
+    ),
+    Cause(
+        "SES205",
+        "no-terminal-for-tmux",
+        "tmux was started without a terminal.",
+        "docker exec without -t, cron and CI give no terminal. A detached session needs none.",
+        "tmux was started without a terminal (docker exec without -t, or a job)",
+        Remediation(
+            "Allocate one with -it, or start the session detached",
+            ("docker exec -it CONTAINER tmux attach -t run", "tmux new-session -d -s run 'python train.py'"),
+        ),
+        (
+            Signature(
+                "open terminal failed: not a terminal",
+                "open terminal failed: not a terminal",
+                "not a terminal: stdout",
+                source="tmux 2 to 3.6",
+            ),
+            Signature(
+                "the input device is not a TTY",
+                "the input device is not a TTY",
+                "input device",
+                source="Docker 1.10 to 29",
+            ),
+            Signature(
+                "Must be connected to a terminal",
+                "Must be connected to a terminal.",
+                "connected to a terminal server",
+                source="screen 4 and 5",
+            ),
+        ),
+    ),
+    Cause(
+        "SES206",
+        "unknown-terminal-type",
+        "The image's terminfo has no entry for this TERM.",
+        "xterm-kitty, xterm-ghostty, alacritty and tmux-256color are not in minimal images.",
+        "the terminal type {term} has no terminfo entry in this image",
+        Remediation(
+            "Use a TERM that it has, or install ncurses-term",
+            ("TERM=xterm-256color tmux attach", "apt-get install -y ncurses-term"),
+        ),
+        (
+            Signature(
+                "missing or unsuitable terminal",
+                "open terminal failed: missing or unsuitable terminal: xterm-kitty",
+                "unsuitable terminal",
+                r"missing or unsuitable terminal: (?P<term>\S+)",
+                source="tmux 1.8 to 3.6",
+            ),
+            Signature(
+                "unknown terminal type",
+                "'xterm-ghostty': unknown terminal type.",
+                "unknown type",
+                r"'?(?P<term>[\w.+-]+)'?: unknown terminal type",
+                source="ncurses 6",
+            ),
+            Signature(
+                "Cannot find terminfo entry for",
+                "Cannot find terminfo entry for 'xterm-kitty'.",
+                "terminfo",
+                r"Cannot find terminfo entry for '(?P<term>[^']+)'",
+                source="screen 4 and 5",
+            ),
+        ),
+    ),
+    Cause(
+        "SES207",
+        "no-utf8-locale-for-tmux",
+        "tmux found no UTF-8 locale.",
+        "A minimal image has LANG unset, or a locale that is not installed.",
+        "tmux needs a UTF-8 locale[[, and the environment says {have}]]",
+        Remediation("Set LANG=C.UTF-8", ("docker run -e LANG=C.UTF-8 ...", "ENV LANG=C.UTF-8")),
+        (
+            Signature(
+                "need UTF-8 locale",
+                "tmux: need UTF-8 locale (LC_CTYPE) but have ANSI_X3.4-1968",
+                "UTF-8 locale set",
+                r"need UTF-8 locale \(LC_CTYPE\) but have (?P<have>\S+)",
+                source="tmux 2.2 to 3.6",
+            ),
+            Signature(
+                "invalid LC_ALL, LC_CTYPE or LANG",
+                "tmux: invalid LC_ALL, LC_CTYPE or LANG",
+                "LC_ALL set",
+                r"invalid LC_ALL, LC_CTYPE or LANG(?P<have>)",
+                source="tmux 2.2 to 3.6",
+            ),
+        ),
+    ),
+    Cause(
+        "SES208",
+        "tmux-socket-folder-unsafe",
+        "tmux's socket folder exists with another owner or a wide mode.",
+        "A persisted or shared /tmp, or a changed uid, leaves /tmp/tmux-UID with another owner or mode.",
+        "tmux refuses its socket folder {path}: it has another owner, or a mode wider than 700 (a volume on /tmp, "
+        "or a changed uid)",
+        Remediation(
+            "Give tmux a folder of its own with mode 700",
+            ("export TMUX_TMPDIR=$(mktemp -d)", "mkdir -m 700 ~/.tmux-socket && export TMUX_TMPDIR=~/.tmux-socket"),
+        ),
+        (
+            Signature(
+                "has unsafe permissions",
+                "directory /tmp/tmux-0 has unsafe permissions",
+                "file has permissions",
+                r"directory (?P<path>\S+) has unsafe permissions",
+                source="tmux 2.0 to 3.6",
+            ),
+            Signature(
+                "is not owned by you",
+                "/tmp/uscreens/S-root is not owned by you",
+                "x is owned by you",
+                r"(?P<path>/\S+) (?:is not owned by you|must have mode \d+)",
+                source="screen 4 and 5",
+            ),
+            Signature(
+                "Cannot make directory",
+                "Cannot make directory '/run/screen': Permission denied",
+                "cannot make",
+                r"Cannot make directory '(?P<path>[^']*screen[^']*)'",
+                source="screen 4 and 5",
+            ),
+            Signature(
+                "must have mode",
+                "Directory '/run/screen' must have mode 777.",
+                "must have a mode",
+                r"Directory '?(?P<path>[^' ]+)'? must have mode \d+",
+                source="screen 4 and 5",
+            ),
+        ),
+    ),
+    Cause(
+        "SES209",
+        "tmux-socket-on-read-only-fs",
+        "tmux cannot replace its socket: the file system is read-only.",
+        "The stale socket of an earlier server cannot be removed on a file system that went, or was mounted, "
+        "read-only.",
+        "tmux cannot create its socket {path}: the file system is read-only, so the stale socket there cannot be "
+        "replaced",
+        Remediation(
+            "Repair or remount the file system, or put the socket on a tmpfs",
+            (
+                "findmnt -T /tmp -o OPTIONS",
+                "export TMUX_TMPDIR=/dev/shm",
+                "docker run --read-only --tmpfs /tmp:exec ...",
+            ),
+        ),
+        (
+            Signature(
+                "error creating",
+                "error creating /tmp/tmux-0/default (Address already in use)",
+                "error creating the model",
+                r"error creating (?P<path>/\S+) \((?:Address already in use|Read-only file system)\)",
+                source="tmux 2.0 to 3.6",
+            ),
+            Signature(
+                "couldn't create directory",
+                "couldn't create directory /tmp/tmux-0 (Read-only file system)",
+                "couldn't create",
+                r"couldn't create directory (?P<path>/\S+) \(Read-only",
+                source="tmux 3.x",
+            ),
+        ),
+        decide="findmnt -T /tmp -o TARGET,OPTIONS; touch /tmp/x",
+    ),
+    Cause(
+        "SES210",
+        "tmux-as-main-process",
+        "A container's main process ended at once with status 0: tmux went into the background.",
+        "tmux new -d, like nohup with &, returns at once; PID 1 ends, the container stops, and takes the training "
+        "along.",
+        "the container's main process ended with 0 and no training in its log: tmux new -d (or nohup with &) goes "
+        "into the background, PID 1 ends and the container "
+        "stops with the training in it",
+        Remediation(
+            "Keep a process in the foreground as PID 1 and start tmux inside, or let torch-doctor run hold the "
+            "session",
+            (
+                "docker run -d --init IMAGE sleep infinity; docker exec -it CONTAINER tmux new -s run",
+                "docker run -d IMAGE torch-doctor run --name exp1 -- python train.py",
+            ),
+        ),
+        (
+            Signature(
+                "exited with code 0",
+                "trainer exited with code 0",
+                "trainer exited with code 1",
+                r"exited with code 0\b",
+                source="Docker, compose",
+            ),
+        ),
+        kind=FATAL,
+        judge=at_once,
+        decide="docker inspect -f '{{.Config.Cmd}} {{.State.StartedAt}} {{.State.FinishedAt}}' CONTAINER",
+    ),
+    Cause(
+        "SES211",
+        "native-crash",
+        "A native crash (SIGSEGV, SIGABRT or SIGILL) in C or C++ code.",
+        "A C extension, a broken or mixed binary install, or a library that is neither fork- nor thread-safe. "
+        "faulthandler names only the Python line above "
+        "it.",
+        "a native crash ({what}) in C/C++ code: a C extension, a broken or mixed binary install (ABI), or a "
+        "library that is not safe over a fork or in threads; "
+        "the log alone does not name the library",
+        Remediation(
+            "Read the lines after 'Current thread' that faulthandler prints, run under gdb, retry with "
+            "num_workers=0, and look at native packages that changed lately",
+            (
+                "PYTHONFAULTHANDLER=1 python train.py",
+                "gdb -batch -ex run -ex bt --args python train.py",
+                "DataLoader(..., num_workers=0)",
+                "pip list --outdated",
+            ),
+        ),
+        (
+            Signature(
+                "Fatal Python error: ",
+                "Fatal Python error: Segmentation fault",
+                "Fatal error",
+                r"Fatal Python error: (?P<what>Segmentation fault|Aborted|Illegal instruction|Floating[- ]point "
+                r"exception)",
+                source="python 3.8 to 3.14, faulthandler",
+            ),
+            Signature(
+                "egmentation fault",
+                "run.sh: line 3: 4242 Segmentation fault      (core dumped) python train.py",
+                "a segmentation model",
+                r"^(?:.*: line \d+: +\d+ +)?(?P<what>Segmentation fault)\b[^\n]*$|Unexpected segmentation fault "
+                r"encountered in worker|killed by signal: Segmentation fault",
+                source="bash, torch 0.4 to 2.15",
+            ),
+            Signature(
+                "exitcode: -11",
+                "failed (exitcode: -11) local_rank: 0 (pid: 4242) of binary: /usr/bin/python",
+                "exitcode: -9",
+                r"exitcode: -11|Signal 11 \(SIGSEGV\)|terminated with signal SIGSEGV|died with "
+                r"<Signals\.SIGSEGV|exit(?:ed)?(?: with)? code:? 139\b|exit status 139\b",
+                source="torchrun, shells",
+            ),
+            Signature(
+                "SIGSEGV",
+                "  traceback : Signal 11 (SIGSEGV) received by PID 4242",
+                "SIGSEGV handler",
+                r"Signal 11 \((?P<what>SIGSEGV)\) received|terminated with signal SIGSEGV|died with "
+                r"<Signals\.SIGSEGV|\*\*\* (?:Process received signal|SIGSEGV)",
+                source="torchrun, Open MPI, glog",
+            ),
+            Signature(
+                "139",
+                "exited with code 139",
+                "139 images",
+                r"exit(?:ed)?(?: with)?(?: code| status)?:? \(?(?P<what>139)\b",
+                source="Docker, shells",
+            ),
+            Signature(
+                "Illegal instruction",
+                "run.sh: line 3: 4242 Illegal instruction     (core dumped) python train.py",
+                "CUDA error: an illegal instruction",
+                r"^(?:.*: line \d+: +\d+ +)?(?P<what>Illegal instruction)\b",
+                source="bash",
+            ),
+            Signature(
+                "core dumped",
+                "Aborted (core dumped)",
+                "no core dumped today",
+                r"^(?:.*: line \d+: +\d+ +)?(?P<what>Aborted|Floating point exception|Trace/breakpoint "
+                r"trap)\b\s*\(core dumped\)",
+                source="bash",
+            ),
+            Signature(
+                "double free or corruption",
+                "double free or corruption (!prev)",
+                "double-free",
+                r"(?P<what>double free or corruption|corrupted size vs\. prev_size|malloc\(\): "
+                r"(?:corrupted|invalid)|free\(\): invalid (?:pointer|size|next size)|munmap_chunk\(\): invalid "
+                r"pointer|corrupted double-linked list)",
+                source="glibc 2.26 to 2.41",
+            ),
+            Signature(
+                "free(): invalid",
+                "free(): invalid pointer",
+                "free() called",
+                r"(?P<what>free\(\): invalid (?:pointer|size|next size))",
+                source="glibc",
+            ),
+        ),
+        kind=VAGUE,
+        explains=("WRK2", "SES22", "DST2"),
+        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("?", "SIGSEGV")),
+        decide="PYTHONFAULTHANDLER=1 python train.py",
+    ),
+    Cause(
+        "SES212",
+        "interrupted-by-user",
+        "The run was interrupted: Ctrl-C or a SIGINT.",
+        "KeyboardInterrupt is a person, or a launcher that passes SIGINT on.",
+        "the run was interrupted by SIGINT (Ctrl-C, or a launcher that passed it on)",
+        Remediation("Nothing to mend; resume from the last checkpoint", ("python train.py --resume last.pt",)),
+        (
+            Signature(
+                "KeyboardInterrupt",
+                "KeyboardInterrupt",
+                "except KeyboardInterrupt as e:",
+                r"^KeyboardInterrupt\b",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "got signal: 2",
+                "SignalException: Process 7 got signal: 2",
+                "SignalException: Process 7 got signal: 15",
+                r"got signal: 2\b",
+                source="torch elastic",
+            ),
+        ),
+        kind=ECHO,
+        explains=("WRK222", "SES222"),
+    ),
+    Cause(
+        "SES213",
+        "time-limit-reached",
+        "The scheduler ended the job at its time limit, or preempted it.",
+        "Slurm sends SIGTERM, then SIGKILL, at the limit; spot machines and preemption do the same.",
+        "the scheduler ended the job: {what}",
+        Remediation(
+            "Ask for more time, save checkpoints on a signal before the limit, and requeue",
+            ("sbatch --time=48:00:00 --signal=B:USR1@300 --requeue ...", "sacct -j JOBID -o State,Elapsed,Timelimit"),
+        ),
+        (
+            Signature(
+                "DUE TO TIME LIMIT",
+                "slurmstepd: error: *** JOB 4242 ON n1 CANCELLED AT 2026-11-30T09:12:07 DUE TO TIME LIMIT ***",
+                "time limit: 24 h",
+                r"CANCELLED AT \S+ (?P<what>DUE TO TIME LIMIT)",
+                source="Slurm 14 to 25",
+            ),
+            Signature(
+                "DUE TO PREEMPTION",
+                "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-30T09:12:07 DUE TO PREEMPTION ***",
+                "preemption is off",
+                r"CANCELLED AT \S+ (?P<what>DUE TO (?:PREEMPTION|NODE FAILURE|JOB REQUEUE)[^*\n]*)",
+                source="Slurm 14 to 25",
+            ),
+            Signature(
+                "CANCELLED AT",
+                "slurmstepd: error: *** JOB 4242 ON n1 CANCELLED AT 2026-11-30T09:12:07 ***",
+                "CANCELLED",
+                r"\*\*\* (?:JOB|STEP) \S+ ON \S+ (?P<what>CANCELLED AT \S+) \*\*\*",
+                source="Slurm 14 to 25",
+            ),
+            Signature(
+                "DeadlineExceeded",
+                "Reason: DeadlineExceeded, Job was active longer than specified deadline",
+                "DEADLINE_EXCEEDED: grpc",
+                r"(?P<what>DeadlineExceeded)",
+                source="Kubernetes",
+            ),
+            Signature(
+                "Evicted",
+                "Status: Failed  Reason: Evicted  Message: The node was low on resource: ephemeral-storage.",
+                "Evicted 3 cache entries",
+                r"Reason:\s+(?P<what>Evicted)(?![^\n]*memory)|(?:Pod|pod)[^\n]*(?:was )?(?P<what2>[Ee]victed)",
+                source="Kubernetes",
+            ),
+        ),
+        explains=("SES2", "MEM206", "DST2", "WRK2"),
+    ),
+    Cause(
+        "SES214",
+        "tmux-server-gone",
+        "The tmux or screen server is not there any more, or not where the client looks.",
+        "It ended with its container or its last session, was killed (OOM killer, systemd's KillUserProcesses at "
+        "logout), or listens in another "
+        "TMUX_TMPDIR or for another uid.",
+        "no tmux server answers at {path}: it ended with its container or was killed, or it runs for another uid "
+        "or TMUX_TMPDIR",
+        Remediation(
+            "Look with the uid and TMUX_TMPDIR that started it; keep PID 1 of the container alive; on the host, "
+            "let processes live after logout",
+            (
+                "tmux -S PATH ls; echo $TMUX_TMPDIR; id -u",
+                "docker exec -u 0 CONTAINER ps aux | grep tmux",
+                "sudo loginctl enable-linger $USER",
+            ),
+        ),
+        (
+            Signature(
+                "no server running on",
+                "no server running on /tmp/tmux-1000/default",
+                "server running on port 80",
+                r"no server running on (?P<path>/\S+)",
+                source="tmux 2 to 3.6",
+            ),
+            Signature(
+                "error connecting to",
+                "error connecting to /tmp/tmux-1000/default (No such file or directory)",
+                "error connecting to the tracker",
+                r"error connecting to (?P<path>/\S*tmux\S*) \((?:No such file or directory|Connection refused)\)",
+                source="tmux 2 to 3.6",
+            ),
+            Signature(
+                "server exited unexpectedly",
+                "[server exited unexpectedly]",
+                "server exited",
+                r"^\[?(?:lost server|server exited unexpectedly)\]?$(?P<path>)",
+                source="tmux 2 to 3.6",
+            ),
+            Signature(
+                "There is no screen to be resumed",
+                "There is no screen to be resumed matching exp1.",
+                "no screen",
+                source="screen 4 and 5",
+            ),
+        ),
+        kind=VAGUE,
+        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace(" at ?", "").replace(" at :", ":")),
+    ),
+    Cause(
+        "SES215",
+        "terminal-belongs-to-another-user",
+        "screen cannot open the terminal after su or in docker exec.",
+        "The terminal device belongs to the user who logged in.",
+        "screen cannot open its terminal {path}: the device belongs to another user (after su), or there is none",
+        Remediation(
+            "Log in as that user, or start the terminal through script",
+            ("script /dev/null -c 'screen -r'", "docker exec -it -u trainer CONTAINER screen -r"),
+        ),
+        (
+            Signature(
+                "Cannot open your terminal",
+                "Cannot open your terminal '/dev/pts/0' - please check.",
+                "Cannot open the file",
+                r"Cannot open your terminal '(?P<path>[^']*)'",
+                source="screen 4 and 5",
+            ),
+        ),
+    ),
+    Cause(
+        "SES221",
+        "ended-by-signal",
+        "A process ended with a status that stands for a signal.",
+        "128 + n, or -n from Python, is signal n.",
+        "a process ended by a signal",
+        Remediation(
+            "Look for what sent it: the kernel's log, the scheduler, or the first failing process",
+            ("dmesg -T | tail -30", "PYTHONFAULTHANDLER=1 python train.py"),
+        ),
+        (
+            Signature(
+                "exit",
+                "worker exited with exit code 143",
+                "exit code 1",
+                r"(?:exit(?:ed)?|code|status|exitcode|returncode|rc)(?: with| code| status| "
+                r"value)*\s*[:=]?\s*\(?(?P<status>12[9]|13[0-689]|14[0-9]|15[0-9])\b",
+                source="shells, Docker, Slurm",
+            ),
+            Signature(
+                "exit",
+                "failed (exitcode: -6) local_rank: 0 (pid: 42)",
+                "exitcode: 1",
+                r"(?:exitcode|exit code|return "
+                r"code|returncode|status)\s*[:=]?\s*(?P<minus>-(?:[1-8]|1[0-9]|2\d|3[01]))\b",
+                source="torchrun, subprocess",
+            ),
+        ),
+        kind=ECHO,
+        judge=exit_status,
+    ),
+    Cause(
+        "SES222",
+        "launcher-summary",
+        "The launcher's summary of a rank that failed.",
+        "ChildFailedError and CalledProcessError repeat that a child failed; the child's own error stands above, "
+        "or in its own log.",
+        "the launcher reports that a process failed{detail}; its own error is not in this log",
+        Remediation(
+            "Look at the failing rank's own output; wrap main with torch's record to get its traceback into the "
+            "summary",
+            ("torchrun --tee 3 --log-dir logs train.py", "@torch.distributed.elastic.multiprocessing.errors.record"),
+        ),
+        (
+            Signature(
+                "ChildFailedError",
+                "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+                "ChildProcessError",
+                source="torch 1.9 to 2.15",
+            ),
+            Signature(
+                "CalledProcessError",
+                "subprocess.CalledProcessError: Command '['/usr/bin/python', 'train.py']' returned non-zero exit "
+                "status 1.",
+                "CalledProcessError: Command '['ptxas'",
+                r"CalledProcessError: Command '[^\n]*\.py[^\n]*' returned non-zero exit status \d+",
+                source="accelerate, deepspeed, python 3.8 to 3.14",
+            ),
+            Signature(
+                "ProcessRaisedException",
+                "torch.multiprocessing.spawn.ProcessRaisedException:",
+                "Process raised",
+                source="torch 1.6 to 2.15",
+            ),
+            Signature(
+                "srun: error:",
+                "srun: error: n1: task 3: Exited with exit code 1",
+                "srun: job 1",
+                r"srun: error: [^\n]*task[^\n]*: Exited with exit code [1-9]\d*",
+                source="Slurm",
+            ),
+        ),
+        kind=ECHO,
+        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("?", "")),
+    ),
+    Cause(
+        "SES223",
+        "leaked-objects-echo",
+        "The resource tracker cleans up after a process that was killed.",
+        "leaked semaphore objects are an echo of an end that ran no clean-up; the cause is another line.",
+        "objects of multiprocessing were left behind by a process that ended without clean-up",
+        Remediation("Look for the process that was killed: dmesg, or an earlier line", ("dmesg -T | tail -30",)),
+        (
+            Signature(
+                "leaked ",
+                "UserWarning: resource_tracker: There appear to be 24 leaked semaphore objects to clean up at "
+                "shutdown",
+                "leaked memory",
+                r"resource_tracker: There appear to be \d+ leaked \w+",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+        kind=ECHO,
+    ),
+)

@@ -1,0 +1,488 @@
+"""Shared memory: /dev/shm, the sharing of tensors between processes, memory maps, NCCL's segments."""
+
+from __future__ import annotations
+
+from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.model import Remediation, mib
+
+MORE_SHM = Remediation(
+    "Give the container more shared memory: --shm-size=8g or --ipc=host with docker run, shm_size: 8g in compose, in "
+    "Kubernetes an emptyDir with medium: Memory mounted at /dev/shm; or fewer workers and a smaller prefetch_factor",
+    ("docker run --shm-size=8g ...", "df -h /dev/shm"),
+)
+#: free bytes from which a full /dev/shm is not believed
+PLENTY = 4 << 30
+
+
+#: words of libraries that map files; of a small or full /dev/shm; and the line of df for it
+_MAPPED = r"(?i)\blmdb\b|memmap|\bmmap\b|safetensors|\barrow\b|\.lmdb\b"
+_SHM_SHORT = r"(?i)/dev/shm[^\n]*\b(?:9\d|100)%|shm[^\n]{0,12}\b64 ?Mi?B?\b|\b(?:9\d|100)% /dev/shm|--shm-size[= ]?64"
+_DF = r"^\S+\s+(?P<size>[\d.]+)(?P<unit>[GT])i?\s+\S+\s+\S+\s+(?P<used>\d+)%\s+/dev/shm$"
+
+
+def bus_error(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A large and free /dev/shm is not what the worker ran out of: then it is a memory map that lost its file."""
+    reason = _plenty(seen)
+    size = seen.machine.number("shm.size_bytes")
+    if size is not None and size < PLENTY:
+        return with_message(verdict, f"{verdict.message} (it has {mib(size)})", None, shm_size_bytes=size)
+    if not reason and (not seen.has(_MAPPED) or seen.has(_SHM_SHORT)):
+        return verdict
+    reason = reason or "the data is read from memory-mapped files"
+    return with_message(
+        verdict,
+        f"a DataLoader worker was killed by a bus error (SIGBUS), and {reason}: a page of a memory-mapped file "
+        "(LMDB, "
+        "np.memmap, safetensors, Arrow) could not be had, since the file was truncated, its disk is full, or its "
+        "network "
+        "file system failed",
+        Remediation(
+            "Compare the mapped file's size with its source and copy it again to a local disk with free space, or "
+            "read it "
+            "in place of mapping it; look at the free space of /dev/shm as well",
+            ("ls -ls DATA", "df -h . /dev/shm", "dmesg | tail -50", "stat -f -c %T DATA"),
+        ),
+    )
+
+
+def _plenty(seen: Seen) -> str:
+    free = seen.machine.number("shm.free_bytes", "shm.available_bytes")
+    if free is not None:
+        return f"/dev/shm has {mib(free)} free on this machine" if free >= PLENTY else ""
+    line = seen.find(_DF)
+    if line and int(line["used"]) < 80 and (float(line["size"]) >= 4 or line["unit"] == "T"):
+        return f"/dev/shm has {line['size']}{line['unit']}iB of which {line['used']} % are used"
+    return ""
+
+
+def many_maps(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """``/torch_PID_RAND_N``: N counts the mappings of that process; near 65530 it is vm.max_map_count."""
+    number = int(seen.groups.get("n", "0"))
+    return with_message(verdict, verdict.message, None, mappings=number) if number else verdict
+
+
+register(
+    Cause(
+        "SHM201",
+        "shm-bus-error",
+        "A DataLoader worker died of a bus error because /dev/shm was full.",
+        "Workers hand batches over in files in /dev/shm. When that tmpfs is full, touching a fresh page raises "
+        "SIGBUS and "
+        "the worker is gone, often hours into a run.",
+        "a DataLoader worker[[ ({pid})]] was killed by a bus error (SIGBUS): /dev/shm, the shared memory in which "
+        "workers "
+        "hand over "
+        "batches, is full",
+        MORE_SHM,
+        (
+            Signature(
+                "killed by signal: Bus error",
+                "RuntimeError: DataLoader worker (pid 325) is killed by signal: Bus error. It is possible that "
+                "dataloader's workers are out of shared memory. Please try to raise your shared memory limit.",
+                "RuntimeError: DataLoader worker (pid 325) is killed by signal: Killed.",
+                r"DataLoader worker \(pid\(?s?\)?:? (?P<pid>[\d, ]+)\) is killed by signal: Bus error",
+                source="torch 0.4 to 2.15, torch/csrc/DataLoader.cpp",
+            ),
+            Signature(
+                "Unexpected bus error encountered in worker",
+                "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared "
+                "memory (shm).",
+                "ERROR: Unexpected segmentation fault encountered in worker.",
+                source="torch 0.4 to 2.15, torch/csrc/DataLoader.cpp",
+            ),
+            Signature(
+                "insufficient shared memory (shm)",
+                "This might be caused by insufficient shared memory (shm).",
+                "insufficient memory",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+        explains=("WRK20", "WRK21", "SES20", "SHM20", "SHM21"),
+        decide="df -h /dev/shm; dmesg | tail",
+        judge=bus_error,
+        references="https://github.com/pytorch/pytorch/issues/5040",
+    ),
+    Cause(
+        "SHM202",
+        "shm-no-space-left",
+        "/dev/shm was full when a tensor was to be shared.",
+        "Newer torch reserves the blocks of a shared tensor first, so a full /dev/shm is an exception with the "
+        "text of errno "
+        "28 in place of a bus error.",
+        "/dev/shm is full: a worker could not allocate shared memory for a tensor (errno 28 of the tmpfs on "
+        "/dev/shm)",
+        MORE_SHM,
+        (
+            Signature(
+                "unable to allocate shared memory(shm)",
+                "RuntimeError: unable to allocate shared memory(shm) for file </torch_27075_3743144701_0>: No "
+                "space left on "
+                "device (28)",
+                "RuntimeError: unable to open shared memory object </torch_1_2_3> in read-write mode: Too many "
+                "open files (24)",
+                r"unable to allocate shared memory\(shm\) for file <(?P<file>[^>]*)>: (?:No space left on "
+                r"device|Success)",
+                source="torch 2.1 to 2.15, aten/src/ATen/MapAllocator.cpp",
+            ),
+            Signature(
+                "unable to resize file",
+                "RuntimeError: unable to resize file </torch_8_9_1> to the right size: No space left on device (28)",
+                "RuntimeError: unable to resize file <data.bin> to the right size: No space left on device (28)",
+                r"unable to resize file </?(?:dev/shm/)?torch_[^>]*> to the right size: (?:No space "
+                r"left|Success|Invalid)",
+                source="torch 0.4 to 2.15, aten/src/ATen/MapAllocator.cpp",
+            ),
+            Signature(
+                "unable to write to file",
+                "RuntimeError: unable to write to file </torch_29919_1396182366_0>",
+                "RuntimeError: unable to write to file <model.bin>",
+                r"unable to write to file </torch_\d+[^>]*>",
+                source="torch 1.0 to 1.13, TH/THAllocator.c and ATen/MapAllocator.cpp",
+            ),
+            Signature(
+                "/dev/shm",
+                "OSError: [Errno 28] No space left on device: '/dev/shm/pym-4242-abc'",
+                "OSError: [Errno 28] No space left on device: '/data/out.pt'",
+                r"\[Errno 28\] No space left on device: '/dev/shm/[^']*'|/dev/shm/(?!nccl)\S*: No space left on "
+                r"device",
+                source="python 3.8 to 3.14, multiprocessing and cp",
+            ),
+            Signature(
+                "_multiprocessing.SemLock",
+                '  File "/usr/lib/python3.11/multiprocessing/synchronize.py", line 57, in __init__\n'
+                "    sl = self._semlock = _multiprocessing.SemLock(\nOSError: [Errno 28] No space left on device",
+                "    sl = self._semlock = _multiprocessing.SemLock(\nPermissionError: [Errno 13] Permission denied",
+                r"_multiprocessing\.SemLock\((?:.*\n){1,6}?.*\[Errno 28\] No space left on device",
+                source="python 3.8 to 3.14, multiprocessing/synchronize.py",
+            ),
+            Signature(
+                "plasma",
+                "The object store is using /dev/shm ... plasma: No space left on device",
+                "plasma store started",
+                r"(?:plasma|object store)[^\n]*(?:/dev/shm|shm)[^\n]*(?:No space left|not enough|full)",
+                source="Ray",
+            ),
+        ),
+        explains=("WRK20", "FS20", "SHM201", "SES"),
+        decide="df -h /dev/shm",
+        references="https://github.com/pytorch/pytorch/issues/5247",
+    ),
+    Cause(
+        "SHM203",
+        "max-map-count-reached",
+        "The process has as many memory mappings as the kernel allows (vm.max_map_count).",
+        "Each tensor that crosses to a worker is one mapping. A data set that holds one tensor per sample crosses "
+        "the limit of "
+        "65530 and gets errno 12, which reads like a lack of memory.",
+        "mapping[[ {n}]] of one process failed with errno 12: vm.max_map_count (65530 by default) is reached, since "
+        "one tensor per "
+        "sample is sent to the workers",
+        Remediation(
+            "Raise vm.max_map_count on the host, or store all samples in one array or tensor in place of one "
+            "tensor per sample",
+            ("sudo sysctl -w vm.max_map_count=1048576", "sysctl vm.max_map_count"),
+        ),
+        (
+            Signature(
+                "unable to mmap",
+                "RuntimeError: unable to mmap 4096 bytes from file </torch_362873_3123855485_63350>: Cannot "
+                "allocate memory (12)",
+                "RuntimeError: unable to mmap 4096 bytes from file </torch_362873_3123855485_7>: Permission denied "
+                "(13)",
+                r"unable to mmap (?P<bytes>\d+) bytes from file <(?:[^>]*?_\d+_\d+_(?P<n>\d+)|[^>]*)>: Cannot "
+                r"allocate memory",
+                source="torch 1.4 to 2.15, aten/src/ATen/MapAllocator.cpp",
+            ),
+        ),
+        judge=many_maps,
+        decide="sysctl vm.max_map_count; wc -l /proc/PID/maps",
+        references="https://github.com/kohya-ss/sd-scripts/issues/1790",
+    ),
+    Cause(
+        "SHM204",
+        "open-file-limit-of-shared-tensors",
+        "The limit of open files is reached by the descriptors of shared tensors.",
+        "With the file_descriptor strategy each tensor that a worker sends keeps a descriptor open as long as it "
+        "lives. At the "
+        "limit the kernel drops the descriptor from the message, and the receiver gets nothing.",
+        "the limit of open files (ulimit -n) is reached: each tensor received from a worker keeps a file "
+        "descriptor open",
+        Remediation(
+            "Raise the limit of open files, or share through the file system, or keep copies (clone(), NumPy) of "
+            "what you "
+            "store from each batch",
+            (
+                "ulimit -n 65536",
+                "docker run --ulimit nofile=65536:65536 ...",
+                "torch.multiprocessing.set_sharing_strategy('file_system')",
+            ),
+        ),
+        (
+            Signature(
+                "items of ancdata",
+                "RuntimeError: received 0 items of ancdata",
+                "RuntimeError: received 0 items",
+                r"received \d+ items of ancdata",
+                source="python 3.8 to 3.14, multiprocessing/reduction.py",
+            ),
+            Signature(
+                "unable to open shared memory object",
+                "RuntimeError: unable to open shared memory object </torch_19_20_21> in read-write mode: Too many "
+                "open files (24)",
+                "OSError: [Errno 24] Too many open files: 'data/1.jpg'",
+                r"unable to open shared memory object <[^>]*> in [\w-]+ mode(?:: Too many open files|$)",
+                source="torch 1.5 to 2.15, aten/src/ATen/MapAllocator.cpp",
+            ),
+            Signature(
+                "Too many open files. Communication with the workers is no longer possible",
+                "RuntimeError: Too many open files. Communication with the workers is no longer possible. Please "
+                "increase the "
+                "limit using `ulimit -n` in the shell or change the sharing strategy by calling "
+                "`torch.multiprocessing.set_sharing_strategy('file_system')` at the beginning of your code",
+                "too many files",
+                source="torch 1.7 to 2.15, torch/utils/data/dataloader.py",
+            ),
+        ),
+        explains=("WRK20", "FS2", "SHM205"),
+        decide="ulimit -n; ls /proc/PID/fd | wc -l",
+        references="https://github.com/pytorch/pytorch/issues/973",
+    ),
+    Cause(
+        "SHM205",
+        "shared-tensor-vanished",
+        "The file of a shared tensor was gone when another process opened it.",
+        "The sender ended, or its torch_shm_manager did, before the receiver had opened the file; or something "
+        "cleans "
+        "/dev/shm or /tmp; or the two processes do not share /dev/shm (two containers).",
+        "the shared-memory file of a tensor was gone when a process opened it: its sender had ended, or the "
+        "processes do not "
+        "see the same /dev/shm",
+        Remediation(
+            "Find why the sending process ended (the first error above), keep senders alive until the queue is "
+            "drained, and run "
+            "processes that share tensors in one IPC namespace",
+            ("docker run --ipc=host ...", "ls -l /dev/shm"),
+        ),
+        (
+            Signature(
+                "unable to open shared memory object",
+                "RuntimeError: unable to open shared memory object </torch_5_6_7> in read-write mode: No such file "
+                "or directory (2)",
+                "RuntimeError: unable to open shared memory object </torch_5_6_7> in read-write mode: Too many "
+                "open files (24)",
+                r"unable to open shared memory object <[^>]*> in [\w-]+ mode: No such file",
+                source="torch 1.5 to 2.15, aten/src/ATen/MapAllocator.cpp",
+            ),
+            Signature(
+                "torch_shm_manager",
+                "RuntimeError: error executing torch_shm_manager at "
+                '"/opt/venv/lib/python3.11/site-packages/torch/bin/torch_shm_manager" '
+                "at ../torch/lib/libshm/core.cpp:99",
+                "torch_shm_manager started",
+                r"(?:error executing|no response from|Cannot execute) torch_shm_manager",
+                source="torch 0.4 to 2.15, torch/lib/libshm",
+            ),
+        ),
+        kind=VAGUE,
+        explains=("WRK20",),
+    ),
+    Cause(
+        "SHM206",
+        "nccl-shm-full",
+        "NCCL could not make its shared-memory segment: /dev/shm is full.",
+        "NCCL needs about 10 MB of /dev/shm for each pair of ranks. The first rank to fail names the cause; the "
+        "others report "
+        "socket and system errors only.",
+        "NCCL could not create its segment[[ {segment}]][[ of {size} bytes]]: /dev/shm is full (64 MiB is the "
+        "default of a "
+        "pod or "
+        "container)",
+        Remediation(
+            "Give the pod or container more shared memory: in Kubernetes an emptyDir with medium: Memory mounted "
+            "at /dev/shm, "
+            "with Docker --shm-size=8g or --ipc=host",
+            (
+                "docker run --shm-size=8g ...",
+                "kubectl patch: volumes: [{name: shm, emptyDir: {medium: Memory}}], volumeMounts: [{name: shm, "
+                "mountPath: /dev/shm}]",
+                "df -h /dev/shm",
+            ),
+        ),
+        (
+            Signature(
+                "/dev/shm/nccl-",
+                "misc/shmutils.cc:88 NCCL WARN Error: failed to extend /dev/shm/nccl-WU88OE to 9637892 bytes, "
+                "error: No space left "
+                "on device (28)",
+                "misc/shmutils.cc:114 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-NzwJ7O "
+                "(size 9637888)",
+                r"(?:failed to extend|creating shared memory segment|Unable to (?:create|allocate))[^\n]*?"
+                r"(?P<segment>/dev/shm/nccl-\w*)(?:[^\n\d]+(?P<size>\d+))?[^\n]*No space left on device",
+                source="NCCL 2.18 to 2.28, src/misc/shmutils.cc",
+            ),
+            Signature(
+                "/dev/shm/nccl-",
+                "misc/shmutils.cc:68 NCCL WARN Call to posix_fallocate failed : No space left on device\n"
+                "misc/shmutils.cc:114 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-abc (size "
+                "9637888)",
+                "misc/shmutils.cc:103 NCCL WARN Cuda failure 'invalid argument'\n"
+                "misc/shmutils.cc:114 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-NzwJ7O "
+                "(size 9637888)",
+                r"(?:posix_fallocate|ftruncate)[^\n]*No space left[^\n]*\n(?:.*\n)?[^\n]*"
+                r"(?P<segment>/dev/shm/nccl-\w*)[^\n\d]*(?P<size>\d+)?",
+                source="NCCL 2.7 to 2.17, src/misc/shmutils.cc",
+            ),
+            Signature(
+                "posix_fallocate failed",
+                "NCCL WARN Call to posix_fallocate failed : No space left on device",
+                "NCCL WARN Call to connect failed : Connection refused",
+                r"NCCL WARN Call to posix_fallocate failed : No space left on device",
+                source="NCCL 2.3 to 2.17",
+            ),
+        ),
+        explains=("DST", "SHM20", "SHM21", "SES", "GPU22"),
+        decide="df -h /dev/shm",
+        references="https://github.com/pytorch/ci-infra/pull/490",
+    ),
+    Cause(
+        "SHM207",
+        "nccl-shm-registration-failed",
+        "NCCL made its shared-memory segment, and CUDA refused to register it.",
+        "The last line blames the segment; the line above it, a CUDA failure, decides. The segment exists: its "
+        "size does not "
+        "matter. The final cause lies with the driver, the IOMMU or the limit of locked memory.",
+        "NCCL made the shared-memory segment, but CUDA failed to register it ('{failure}'): driver, IOMMU or the "
+        "limit of "
+        "locked memory (memlock) is at fault",
+        Remediation(
+            "Go on with NCCL_SHM_DISABLE=1 as a stopgap; check the driver version, the IOMMU and ulimit -l",
+            (
+                "NCCL_SHM_DISABLE=1 torchrun ...",
+                "ulimit -l",
+                "docker run --ulimit memlock=-1 ...",
+                "nvidia-smi; dmesg | grep -i iommu",
+            ),
+        ),
+        (
+            Signature(
+                "creating shared memory segment",
+                "misc/shmutils.cc:103 NCCL WARN Cuda failure 'invalid argument'\n"
+                "misc/shmutils.cc:114 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-NzwJ7O "
+                "(size 9637888)",
+                "misc/shmutils.cc:88 NCCL WARN Error: failed to extend /dev/shm/nccl-WU88OE to 9637892 bytes, "
+                "error: No space "
+                "left on device (28)\nNCCL WARN Error while creating shared memory segment /dev/shm/nccl-WU88OE "
+                "(size 9637888), "
+                "error: No space left on device (28)",
+                r"Cuda failure (?:\d+ )?'(?P<failure>[^']+)'[^\n]*\n[^\n]*creating shared memory segment "
+                r"/dev/shm/nccl-\w*",
+                source="NCCL 2.18 to 2.28, src/misc/shmutils.cc",
+            ),
+        ),
+        explains=("DST", "SHM206", "GPU22"),
+        decide="torchrun --nproc-per-node 2 with an all_reduce, then with all ranks",
+        references="https://github.com/NVIDIA/nccl/issues/1518",
+    ),
+    Cause(
+        "SHM208",
+        "nccl-shm-peer-mismatch",
+        "A rank could not attach to its peer's NCCL segment: the ranks allocate host memory in different ways.",
+        "With cuMem host allocation a segment has no name in /dev/shm. Where it works on some ranks only (their "
+        "NUMA node has no "
+        "CPUs in the cpuset), the others read the peer's descriptor as a path: an empty name and size 0 are the "
+        "tell.",
+        "NCCL could not attach to the peer's segment, with an empty name and size {size}: cuMem host allocation "
+        "works on some "
+        "ranks only (uneven NUMA or CPU masks)",
+        Remediation(
+            "Switch cuMem host allocation off for all ranks, and give each rank CPUs of its GPU's NUMA node "
+            "(cpusets)",
+            (
+                "NCCL_CUMEM_HOST_ENABLE=0 torchrun ...",
+                "nvidia-smi topo -m",
+                "cat /proc/self/status | grep -i allowed_list",
+            ),
+        ),
+        (
+            Signature(
+                "attaching to shared memory segment",
+                "NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl- (size 0), error: No such "
+                "file or "
+                "directory (2)",
+                "NCCL WARN Error while creating shared memory segment /dev/shm/nccl- (size 9637888), error: No "
+                "space left on device (28)",
+                r"attaching to shared memory segment /dev/shm/nccl-\S* \(size (?P<size>\d+)\)",
+                source="NCCL 2.24 to 2.28, src/misc/shmutils.cc",
+            ),
+        ),
+        explains=("DST", "GPU22"),
+        references="https://github.com/NVIDIA/nccl/issues/2190",
+    ),
+    Cause(
+        "SHM211",
+        "memory-map-bus-error",
+        "A memory-mapped file could not be read or written: SIGBUS.",
+        "A new np.memmap is a sparse file: making it succeeds on a full disk, and the write of a page kills the "
+        "process when "
+        "the blocks run out. A truncated file, or a network file system that fails, gives the same signal.",
+        "the process died of SIGBUS without a DataLoader's word of it: a page of a memory-mapped file could not be "
+        "written or "
+        "read, since the disk ran out of blocks under a sparse file (np.memmap), or the mapped file was truncated "
+        "(LMDB)",
+        Remediation(
+            "Free space on the disk of the mapped file or write it elsewhere; reserve its blocks with fallocate "
+            "before mapping "
+            "it; copy a truncated data file again",
+            ("df -h .", "fallocate -l SIZE FILE", "ls -ls FILE"),
+        ),
+        (
+            Signature(
+                "Bus error",
+                "extracting feature from batch 256 / 495\nBus error (core dumped)",
+                "RuntimeError: DataLoader worker (pid 325) is killed by signal: Bus error.",
+                r"^(?:.*: line \d+: +\d+ )?Bus error\b(?:.*core dumped.*)?|^Fatal Python error: Bus error|signal 7 "
+                r"\(SIGBUS\)|"
+                r"Signal: Bus error \(7\)|exited with -7\b|\bSIGBUS\b[^\n]*received|died with <Signals\.SIGBUS",
+                unless=(r"insufficient shared memory", r"killed by signal: Bus error", r"/dev/shm\b.*\b(?:9\d|100)%"),
+                source="bash, python 3.8 to 3.14 (faulthandler), torch elastic",
+            ),
+        ),
+        kind=VAGUE,
+        decide="df -h . /dev/shm; dmesg | tail",
+        explains=("SES20",),
+        references="https://github.com/numpy/numpy/issues/21964",
+    ),
+    Cause(
+        "SHM212",
+        "network-map-bus-error",
+        "A page of a file that is mapped from a network file system could not be served: exit status 135.",
+        "135 is 128 + 7, SIGBUS. safetensors, LMDB and Arrow map their files; on NFS, Lustre or FUSE under load a "
+        "page fault "
+        "can fail. What is printed last, a health check that timed out, is far from the cause.",
+        "a process ended with 135 (128 + SIGBUS): a page of a memory-mapped file, such as a safetensors shard on a "
+        "network file "
+        "system (NFS, Lustre, FUSE), could not be served",
+        Remediation(
+            "Read the shards in place of mapping them, or stage them to a local disk first",
+            (
+                "stat -f -c %T MODEL_FOLDER",
+                "cp -r MODEL_FOLDER /local/",
+                "safetensors.torch.load(open(path, 'rb').read())",
+            ),
+        ),
+        (
+            Signature(
+                "135",
+                "process exited with code 135\nserver did not become healthy in 3600s",
+                "process exited with code 35",
+                r"(?i)exit(?:ed)?(?: with)?(?: \(?(?:code|status|exitcode))?\)?\s*[:=]?\s*\(?135\b",
+                unless=(r"killed by signal: Bus error", r"insufficient shared memory"),
+                source="shells, Docker, Kubernetes, Slurm",
+            ),
+        ),
+        kind=VAGUE,
+        explains=("SES2",),
+        decide="df -h /dev/shm; stat -f -c %T MODEL_FOLDER; dmesg | tail",
+        references="https://github.com/NVIDIA/TensorRT-LLM/pull/17368",
+    ),
+)

@@ -1,0 +1,136 @@
+"""Puts causes before echoes: which finding is the root cause, which are its consequences, which the alternatives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch_doctor.diagnose.cause import CAUSES, DEGRADED, ECHO, FATAL, HINT, UNKNOWN, VAGUE
+from torch_doctor.diagnose.runs import completed, failures, progress
+from torch_doctor.facts.log import LogFacts, RunFacts
+from torch_doctor.model import CheckResult, Finding, Outcome, Severity
+
+_ORDER = {FATAL: 0, VAGUE: 1, DEGRADED: 2, ECHO: 3, UNKNOWN: 4, HINT: 5}
+#: what a session's own record explains: ID -> IDs, or their beginnings
+SESSION_EXPLAINS = {"MEM207": ("MEM206", "WRK2", "SES2", "DST2", "CMP212"), "SES232": ("SES221", "SES222", "SES223")}
+#: torchrun names the rank that failed first
+_FIRST_FAILED = re.compile(r"Root Cause \(first observed failure\):(?:.*\n){1,6}?\s*rank\s*:\s*(\d+)")
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    id: str
+    finding: Finding
+
+    @property
+    def kind(self) -> str:
+        return str(self.finding.evidence["kind"])
+
+    @property
+    def line(self) -> int:
+        return int(self.finding.evidence["line"])
+
+
+def arrange(results: Sequence[CheckResult], log: LogFacts, run: RunFacts) -> tuple[CheckResult, ...]:
+    """The results with one root cause; the rest are consequences, alternatives, or gone where the run recovered."""
+    found = [_Candidate(r.check.id, f) for r in results for f in r.findings]
+    if run.exit_status == 0 or (run.stopped_by and not run.oom_kills):
+        # it ended well, or on request: what the log says of errors was caught, or is an echo of the stop
+        found = [c for c in found if c.kind in (DEGRADED, HINT)]
+    alive = _one_each([c for c in found if not _recovered(c, log)])
+    if any(c.kind not in (UNKNOWN, HINT) for c in alive):
+        alive = [c for c in alive if c.kind != UNKNOWN]
+    if not alive:
+        return tuple(_with(r, {}) for r in results)
+    root = _root(alive, log)
+    well = completed(log) is not None or run.exit_status == 0
+    shown = {c.id: _placed(c, root, well) for c in alive}
+    return tuple(_with(r, shown) for r in results)
+
+
+def _one_each(candidates: Sequence[_Candidate]) -> list[_Candidate]:
+    """One candidate a cause: said by its most telling wording, and placed where it is first seen."""
+    chosen: dict[str, _Candidate] = {}
+    for id in dict.fromkeys(c.id for c in candidates):
+        own = [c for c in candidates if c.id == id]
+        first = min(own, key=lambda c: c.line)
+        told = min(own, key=lambda c: (c.finding.evidence.get("signature", 0), c.line))
+        where = {
+            k: first.finding.evidence[k] for k in ("line", "text", "rank", "source") if k in first.finding.evidence
+        }
+        evidence = {k: v for k, v in told.finding.evidence.items() if k not in ("rank", "source", "signature")}
+        finding = replace(told.finding, evidence=evidence | where, location=first.finding.location)
+        chosen[id] = _Candidate(id, finding)
+    return list(chosen.values())
+
+
+def _root(candidates: Sequence[_Candidate], log: LogFacts) -> _Candidate:
+    explained = {
+        other.id
+        for c in candidates
+        for other in candidates
+        if other is not c and _explains(c, other) and not _explains(other, c)
+    }
+    first_rank = _first_failed_rank(log)
+    free = [c for c in candidates if c.id not in explained] or list(candidates)
+
+    def order(c: _Candidate) -> tuple[Any, ...]:
+        promoted = any(o.id in explained and _explains(c, o) for o in candidates)
+        kind = FATAL if promoted and c.kind != ECHO else c.kind
+        other_rank = first_rank is not None and c.finding.evidence.get("rank") not in (first_rank, None)
+        return (_ORDER[kind], other_rank, c.line, c.id)
+
+    return min(free, key=order)
+
+
+def _explains(cause: _Candidate, other: _Candidate) -> bool:
+    known = CAUSES[cause.id].explains if cause.id in CAUSES else SESSION_EXPLAINS.get(cause.id, ())
+    return bool(known) and other.id.startswith(known)
+
+
+def _first_failed_rank(log: LogFacts) -> int | None:
+    match = _FIRST_FAILED.search(log.text)
+    return int(match[1]) if match else None
+
+
+#: progress lines after an error from which it was caught, with and without a failure later
+CAUGHT_FOR_SURE, CAUGHT = 6, 2
+
+
+def _recovered(candidate: _Candidate, log: LogFacts) -> bool:
+    """True where training went on after the text: it was caught, or it was no failure."""
+    if candidate.kind in (DEGRADED, HINT):
+        return False
+    index = next((i for i, line in enumerate(log.lines) if line.number >= candidate.line), 0)
+    if (end := completed(log)) is not None and end > index:
+        return True
+    later = [i for i in progress(log) if i > index]
+    failed = [i for i in failures(log) if i > index + 1]
+    if len(later) < CAUGHT:
+        return False
+    if not any(i > later[CAUGHT - 1] for i in failed):
+        return True
+    return sum(1 for i in later if i < failed[-1]) >= CAUGHT_FOR_SURE
+
+
+def _placed(c: _Candidate, root: _Candidate, ended_well: bool) -> Finding:
+    evidence = {k: v for k, v in c.finding.evidence.items() if k != "kind"}
+    finding = replace(c.finding, evidence=evidence)
+    if c.kind in (UNKNOWN, HINT):
+        return replace(finding, severity=Severity.NOTE, role="" if root.kind in (UNKNOWN, HINT) else "consequence")
+    if c.id == root.id:
+        soft = c.kind == DEGRADED and ended_well
+        return replace(finding, severity=Severity.WARNING if soft else Severity.ERROR)
+    if root.id in CAUSES and c.id in CAUSES[root.id].alternatives:
+        return replace(finding, severity=Severity.NOTE, message=f"also possible: {finding.message}")
+    return replace(finding, severity=Severity.NOTE, role="consequence")
+
+
+def _with(result: CheckResult, shown: Mapping[str, Finding]) -> CheckResult:
+    if result.outcome in (Outcome.CRASHED, Outcome.SKIPPED):
+        return result
+    finding = shown.get(result.check.id)
+    findings = (finding,) if finding is not None else ()
+    return replace(result, findings=findings, outcome=Outcome.FAILED if findings else Outcome.PASSED)

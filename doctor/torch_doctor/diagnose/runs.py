@@ -1,0 +1,118 @@
+"""Which part of a log is meant: the last run in it, and how that run went on and ended."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from torch_doctor.facts.log import LogFacts
+
+_STEP = re.compile(
+    r"\b(?:ep(?:och)?|step|iter(?:ation)?|it|global_step)s?\b\W{0,3}\[?\s*(?P<n>\d+)|\b(?P<pct>\d{1,3})%\|",
+    re.IGNORECASE,
+)
+_PROGRESS = re.compile(
+    r"\b(?:step|iter(?:ation)?|it|epoch|ep|batch)s?\b\W{0,3}\[?\s*\d+.*\b(?:loss|acc\w*|lr|img/s|it/s|tok\w*/s"
+    r"|perplexity|ppl|grad_norm|s/it|examples/s)\b"
+    r"|\bloss\b\W{0,3}\d[\d.]*(?:e-?\d+)?\b.*|\d+%\|.*\d+/\d+ \[",
+    re.IGNORECASE,
+)
+_DONE = re.compile(
+    r"\b(?:training|run|job|fit|epochs?|all "
+    r"epochs|finetuning|fine-tuning)\b.{0,30}\b(?:complete[d]?|finished|done|succeeded|ended successfully)\b"
+    r"|\b(?:finished|completed|done) (?:training|run|all|fit|epoch|in \d|successfully)"
+    r"|^(?:done|finished|all done|success|complete)\b[.! ]*(?:in \d[\d.]* ?s?)?$"
+    r"|\bexited with (?:code|status) 0\b|\bexit(?:ed)?(?: code| status)?[ :=]+0\b|`?Trainer\.fit`? stopped: "
+    r"`?max_(?:epochs|steps)"
+    r"|\btrain_runtime\b|\bfinal (?:model|checkpoint|weights|loss|accuracy|test|val)\b|\bbest "
+    r"(?:val|acc|model)\w*.{0,40}\d",
+    re.IGNORECASE,
+)
+_FAILED = re.compile(
+    r"^Traceback \(most recent call last\)|^\w[\w.]*(?:Error|Exception|Interrupt|Exit)\b(?::|$)|ChildFailedError"
+    r"|\b(?:exited with|exit) (?:code|status):?\s*(?!0\b)-?\d+|^(?:Killed|Terminated|Aborted|Bus "
+    r"error|Segmentation fault)\b"
+    r"|core dumped|death signal|oom-kill|Watchdog caught|is killed by signal|exited unexpectedly|^Fatal Python error"
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The run that is meant.
+
+    Args:
+        log: its lines; ``log.earlier`` is what stood before it.
+        number: how many runs the file holds up to and with it.
+    """
+
+    log: LogFacts
+    number: int
+
+
+def last_run(log: LogFacts) -> Run:
+    """The last run that shows what became of it: one that has barely started says nothing yet."""
+    starts = [0, *_boundaries(log)]
+    for count in range(len(starts), 0, -1):
+        first = starts[count - 1]
+        last = starts[count] if count < len(starts) else None
+        part = log.part(first, last)
+        if count == 1 or _tells(part):
+            return Run(part, count)
+    return Run(log, 1)
+
+
+def _boundaries(log: LogFacts) -> list[int]:
+    """Where a run starts: by its own words, or where after a failure the steps count from the start again."""
+    explicit = set(log.starts)
+    found: list[int] = []
+    highest, failed = -1, -1
+    for i, line in enumerate(log.lines):
+        if i in explicit:
+            found.append(i)
+            highest, failed = -1, -1
+            continue
+        if _FAILED.search(line.text):
+            failed = i
+            continue
+        step = _step(line.text)
+        if step is None:
+            continue
+        if failed >= 0 and step < highest and step <= 1:
+            found.append(failed + 1)
+            failed, highest = -1, step
+        highest = max(highest, step)
+    return found
+
+
+def _step(text: str) -> int | None:
+    if not _PROGRESS.search(text):
+        return None
+    numbers = [int(m["n"]) for m in _STEP.finditer(text) if m["n"]]
+    return max(numbers) if numbers else None
+
+
+def _tells(part: LogFacts) -> bool:
+    if len(part.lines) < 2:
+        return False
+    return any(
+        _FAILED.search(x.text) or _PROGRESS.search(x.text) or _DONE.search(x.text) for x in part.lines
+    ) or bool(part.alarms)
+
+
+def failures(log: LogFacts) -> list[int]:
+    """Indexes of lines that say by themselves that something ended."""
+    return [i for i, line in enumerate(log.lines) if _FAILED.search(line.text)]
+
+
+def progress(log: LogFacts) -> list[int]:
+    """Indexes of lines that show that training goes on."""
+    return [i for i, line in enumerate(log.lines) if _PROGRESS.search(line.text) and not _FAILED.search(line.text)]
+
+
+def completed(log: LogFacts) -> int | None:
+    """The index of the line that says that the run ended properly; None without one, or with a failure after it."""
+    done = [i for i, line in enumerate(log.lines) if _DONE.search(line.text)]
+    if not done:
+        return None
+    later = [i for i in failures(log) if i > done[-1]]
+    return None if later else done[-1]

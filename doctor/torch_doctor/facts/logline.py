@@ -1,0 +1,90 @@
+"""Takes off a line what the terminal, the container engine and the launcher put around it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from torch_doctor.facts.log import Line
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[()][A-Z0-9]|[@-Z\\-_=>])")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+#: (pattern, group that is kept as the source). Each is taken off once, in turn, until none is left.
+_PREFIXES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        # docker logs -t, kubectl logs --timestamps, and the CRI's own files ("stderr F")
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\s(?:(?:stdout|stderr) [FP] )?",
+        r"(?:\x1b\[\d+m)?(?P<source>[\w.-]{1,60}?)\s*\| ",  # docker compose
+        r"\[pod/(?P<source>[^\]]{1,120})\]:?\s?",  # kubectl logs --prefix
+        r"\[rank\s?(?P<rank>\d+)\]:?\s?(?=\S|$)",  # torch.distributed's excepthook and logging
+        r"\[default(?P<rank>\d+)\]:\s?",  # torchrun --tee
+        r"\[(?P<rank>\d+)\]:(?=\S|\s)",  # torchrun --tee with a role of its own
+        r"\[\d+,(?P<rank>\d+)\]<std(?:err|out)>:\s?",  # mpirun --tag-output
+        r"\s{0,4}(?P<rank>\d{1,5}): (?=\D)",  # srun --label
+        r"\((?P<source>[\w.]{1,60}(?:\(\w+\))?,? (?:rank=(?P<rank>\d+), )?pid=\d+[^)]{0,60})\)\s",  # Ray
+        r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<source>[\w.-]{1,80}) (?=[\w./-]+(?:\[\d+\])?: )",  # the journal
+        r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?\]\s?",
+        r"\d{4}[-/]\d\d[-/]\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?\s(?!\d)",
+    )
+)
+_INNER_RANK = re.compile(r"\[Rank (\d+)\]|\brank[ =:]{1,2}(\d+)\b|PG ID \d+ PG GUID \S+ Rank (\d+)\]", re.IGNORECASE)
+_MESSAGE_KEYS = ("log", "message", "msg", "event", "text", "textPayload", "error", "exc_info", "exception")
+_TRACE_KEYS = ("exc_info", "exception", "stack_trace", "stacktrace", "traceback", "error.stack_trace")
+
+
+def clean(number: int, raw: bytes) -> Iterator[Line]:
+    """The lines in one raw line: one, but for a JSON record that holds a traceback."""
+    # what a terminal would show of a progress bar: the last state
+    text = _without_controls(raw.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace"))
+    if text.lstrip().startswith("{") and text.rstrip().endswith("}"):
+        record = _record(text)
+        if record:
+            for piece in "\n".join(record).rstrip("\n").split("\n"):
+                yield _line(number, _without_controls(piece))
+            return
+    yield _line(number, text)
+
+
+def _without_controls(text: str) -> str:
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    return _CONTROL.sub("", text).rstrip()
+
+
+def _line(number: int, text: str) -> Line:
+    rank: int | None = None
+    source = ""
+    changed = True
+    while changed:
+        changed = False
+        for prefix in _PREFIXES:
+            match = prefix.match(text)
+            if not match:
+                continue
+            found = match.groupdict()
+            rank = int(found["rank"]) if found.get("rank") else rank
+            source = found.get("source") or source
+            text = text[match.end() :]
+            changed = True
+    if rank is None and (inner := _INNER_RANK.search(text)):
+        rank = int(inner[1] or inner[2] or inner[3])
+    return Line(number, text, rank, source)
+
+
+def _record(text: str) -> list[str]:
+    """The message and the traceback of a structured record; empty for what is no record."""
+    try:
+        value: Any = json.loads(text)
+    except ValueError:
+        return []
+    if not isinstance(value, dict):
+        return []
+    found = [str(value[key]) for key in _MESSAGE_KEYS if isinstance(value.get(key), str)]
+    found += [
+        str(value[key]) for key in _TRACE_KEYS if isinstance(value.get(key), str) and str(value[key]) not in found
+    ]
+    return found

@@ -1,0 +1,87 @@
+"""A source file, read and parsed: what the lint rules judge."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from torch_doctor.facts.code_index import Index
+
+#: the words without which no rule has anything to say
+TRIGGERS = ("torch", "lightning", "accelerate", "fastai", "deepspeed", "transformers", "DataLoader")
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """Where a line of ``Script.text`` comes from: a notebook cell (from 1) and the line within it."""
+
+    cell: int
+    line: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A compose service or docker run line beside the script; sizes are bytes, None where not given."""
+
+    path: str
+    line: int
+    shm_bytes: int | None
+    host_ipc: bool = False
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Script:
+    """One Python file or notebook.
+
+    Args:
+        path: as the user gave it.
+        text: the source with ``\\n`` line ends and no BOM; for a notebook, its code cells one after another.
+        tree: the syntax tree.
+        cells: for a notebook, where each line of ``text`` comes from; empty for a file.
+        neighbours: dotted module name -> the module beside this one that an import of it means.
+        launches: what starts containers in the same folder.
+        original: the text with its own line ends, where they differ from ``text``'s.
+        encoding: as Python names it; ``utf-8-sig`` where the file has a BOM.
+    """
+
+    path: str
+    text: str
+    tree: ast.Module
+    cells: tuple[SourceLine, ...] = ()
+    neighbours: Mapping[str, Script] = field(default_factory=dict)
+    launches: tuple[Launch, ...] = ()
+    original: str = ""
+    encoding: str = "utf-8"
+    memo: dict[Any, Any] = field(default_factory=dict)  # what the rules derived, so that it is derived once
+
+    @cached_property
+    def index(self) -> Index:
+        """Scopes, bindings and calls."""
+        return Index(self.tree)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines, without their ends. Form feeds do not end a line: the tree counts as tokenize does."""
+        return self.text.split("\n")
+
+    @cached_property
+    def relevant(self) -> bool:
+        """False where the file mentions nothing that a rule could judge."""
+        return any(word in self.text for word in TRIGGERS)
+
+    def segment(self, node: ast.AST) -> str:
+        """The source text of a node."""
+        return ast.get_source_segment(self.text, node) or ""
+
+
+def parse(path: str, text: str, **more: Any) -> Script:
+    """Parse normalised source text.
+
+    Raises:
+        SyntaxError: where it is no valid Python for this interpreter; ValueError, RecursionError and
+            MemoryError for what the parser gives up on.
+    """
+    return Script(path, text, ast.parse(text, path, type_comments=False), **more)

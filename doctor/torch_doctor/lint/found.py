@@ -1,0 +1,84 @@
+"""Makes findings and edits: places in characters, notebook cells, the source line."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from torch_doctor.facts.script import Script
+from torch_doctor.model import Edit, Finding, Fix, Location, Remediation, Severity
+
+ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
+#: longest source line that a report shows, in characters
+SNIPPET = 160
+
+
+def finding(
+    script: Script,
+    node: ast.AST,
+    severity: Severity,
+    message: str,
+    remedy: str = "",
+    *,
+    fix: Fix | None = None,
+    evidence: Mapping[str, Any] | None = None,
+) -> Finding:
+    """A finding at a node. A notebook gets no fix: its cells are JSON strings."""
+    return Finding(
+        severity,
+        message,
+        Remediation(remedy),
+        evidence or {},
+        location(script, node),
+        fix=None if script.cells else fix,
+    )
+
+
+def location(script: Script, node: ast.AST) -> Location:
+    """Where a node is, in the user's terms."""
+    line, end_line = getattr(node, "lineno", 1), getattr(node, "end_lineno", None)
+    column = character(script, line, getattr(node, "col_offset", 0))
+    end_column = character(script, end_line, getattr(node, "end_col_offset", 0)) if end_line else None
+    text = script.lines[line - 1] if line <= len(script.lines) else ""
+    snippet = text.rstrip() if len(text) <= SNIPPET else ""
+    if not script.cells:
+        return Location(script.path, line, column, end_line, end_column, None, snippet)
+    at = script.cells[min(line, len(script.cells)) - 1]
+    shift = at.line - line
+    return Location(
+        script.path, at.line, column, end_line + shift if end_line else None, end_column, at.cell, snippet
+    )
+
+
+def character(script: Script, line: int, offset: int) -> int:
+    """The column, from 1, of a byte offset of the tree."""
+    text = script.lines[line - 1] if line <= len(script.lines) else ""
+    return offset + 1 if text.isascii() else len(text.encode()[:offset].decode(errors="replace")) + 1
+
+
+def replace(script: Script, node: ast.AST, text: str) -> Edit:
+    """An edit that puts ``text`` in the place of a node."""
+    return span(script, (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset), text)  # type: ignore[attr-defined]
+
+
+def insert(script: Script, node: ast.AST, text: str, *, after: bool = False) -> Edit:
+    """An edit that puts ``text`` before or after a node."""
+    at = (node.end_lineno, node.end_col_offset) if after else (node.lineno, node.col_offset)  # type: ignore[attr-defined]
+    return span(script, at, at, text)
+
+
+def span(script: Script, start: tuple[int, int], stop: tuple[int, int], text: str) -> Edit:
+    """An edit over tree positions (line from 1, byte offset from 0)."""
+    return Edit(start[0], character(script, *start), stop[0], character(script, *stop), text)
+
+
+def fix(message: str, edits: Iterable[Edit], *, safe: bool = True) -> Fix:
+    """A fix of these edits."""
+    return Fix(message, tuple(edits), safe)
+
+
+def source(script: Script, node: ast.AST) -> str:
+    """The source of a node on one line, shortened for a message."""
+    text = " ".join(script.segment(node).split())
+    return text if len(text) <= 60 else text[:57] + "..."

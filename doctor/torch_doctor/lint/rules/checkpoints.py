@@ -1,0 +1,316 @@
+"""Checkpoints: wrapper prefixes, unsafe loading, load_state_dict misused."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torch_doctor.facts.code_index import dotted
+from torch_doctor.facts.script import Script
+from torch_doctor.lint.events import uses
+from torch_doctor.lint.flow import bindings, constant, keyword, last_before, receiver
+from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, source
+from torch_doctor.lint.kinds import WRAPPERS, kind
+from torch_doctor.model import Finding
+from torch_doctor.registry import check
+
+
+def wrapper_of(script: Script, node: ast.AST, depth: int = 4) -> str:
+    """``module.`` or ``_orig_mod.``: the prefix that the state_dict of an expression has; "" where none, or unknown.
+
+    Only where the last binding before is a wrapper for certain: one under a condition that is not shared is unknown.
+    """
+    if depth == 0:
+        return ""
+    if isinstance(node, ast.Call):
+        name = script.index.qual(node)
+        if name in WRAPPERS:
+            return WRAPPERS[name]
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("cuda", "to", "train", "eval"):
+            return wrapper_of(script, node.func.value, depth - 1)
+        return ""
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return ""
+    name = dotted(node)
+    if name.rsplit(".", 1)[-1] in ("module", "_orig_mod"):
+        return ""
+    if name.startswith("self."):
+        found = [
+            b for b in bindings(script, name, script.index.scope(node)) if b.how == "assign" and b.value is not None
+        ]
+        last = found[-1] if found else None
+    else:
+        item = last_before(script, name, node)
+        last = item if item is not None and item.how == "assign" else None
+        if item is not None and item.how == "parameter":
+            return _wrapped_by_callers(script, node, depth)
+    if last is None or last.value is None or _conditional(script, last.node, node):
+        return ""
+    return wrapper_of(script, last.value, depth - 1)
+
+
+def _wrapped_by_callers(script: Script, node: ast.AST, depth: int) -> str:
+    from torch_doctor.lint.flow import argument_for, call_sites
+
+    scope = script.index.scope(node)
+    found = set()
+    for site in call_sites(script, scope):
+        value = argument_for(scope, site, dotted(node))
+        found.add(wrapper_of(script, value, depth - 1) if value is not None else "")
+    return found.pop() if len(found) == 1 else ""
+
+
+def _conditional(script: Script, statement: ast.AST, node: ast.AST) -> bool:
+    """Whether a wrapping is under a condition that the use is not under."""
+    around = set(script.index.ancestors(node))
+    for item in script.index.ancestors(statement):
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            return False
+        if isinstance(item, (ast.If, ast.Try)) and item not in around:
+            return True
+    return False
+
+
+@check("CKP101", "wrapper-prefix-saved")
+def wrapper_prefix_saved(script: Script) -> Iterator[Finding]:
+    """The state_dict of a wrapped model is saved, so its keys have the wrapper's prefix.
+
+    What it checks:
+        torch.save of the state_dict() of a model wrapped in DataParallel, DistributedDataParallel or torch.compile;
+        not where the file strips the prefix, or loads the file into the wrapped model again.
+    Why it matters:
+        A bare model does not load it: "Missing key(s) in state_dict", or, with strict=False, it silently stays
+        random.
+    Example:
+        Bad::
+
+            import torch
+            from torch import nn
+            def save(model):
+                model = nn.DataParallel(model)
+                torch.save(model.state_dict(), "m.pt")
+
+        Good::
+
+            import torch
+            from torch import nn
+            def save(model):
+                model = nn.DataParallel(model)
+                torch.save(model.module.state_dict(), "m.pt")
+    Fix:
+        Save model.module.state_dict() (_orig_mod for torch.compile); torch-doctor checkpoint strip-prefix mends a
+        file.
+    References:
+        https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html
+    """
+    if _strips(script) or uses(script, "lightning", "pytorch_lightning", "accelerate"):
+        return
+    for call in script.index.by_tail.get("state_dict", ()):
+        value = receiver(call)
+        if value is None or not _is_saved(script, call):
+            continue
+        prefix = wrapper_of(script, value)
+        if not prefix or _loaded_wrapped(script):
+            continue
+        inner = prefix.rstrip(".")
+        yield finding(
+            script,
+            call,
+            WARNING,
+            f"{source(script, call)} has the {prefix!r} prefix of its wrapper: a bare model does not load it",
+            f"{source(script, value)}.{inner}.state_dict()",
+        )
+
+
+def _strips(script: Script) -> bool:
+    if script.index.by_tail.get("consume_prefix_in_state_dict_if_present"):
+        return True
+    return any(f"{q}{p}{q}" in script.text for p in ("module.", "_orig_mod.") for q in "'\"")
+
+
+def _is_saved(script: Script, call: ast.Call) -> bool:
+    for parent in script.index.ancestors(call):
+        if isinstance(parent, ast.Call) and script.index.qual(parent).rsplit(".", 1)[-1] in (
+            "save",
+            "save_file",
+            "save_checkpoint",
+        ):
+            return True
+        if isinstance(parent, ast.Assign):
+            names = {dotted(t).split("[", 1)[0] for t in parent.targets}
+            scope = script.index.scope(call)
+            return any(
+                script.index.qual(c).rsplit(".", 1)[-1] in ("save", "save_file")
+                and any(
+                    dotted(a) in names or (isinstance(a, ast.Dict) and any(dotted(v) in names for v in a.values if v))
+                    for a in c.args
+                )
+                for c in scope.calls
+            )
+        if isinstance(parent, ast.stmt):
+            return False
+    return False
+
+
+def _loaded_wrapped(script: Script) -> bool:
+    """Whether the file loads into a wrapped model, and into no other."""
+    found = [
+        wrapper_of(script, receiver(c) or c)
+        for c in script.index.by_tail.get("load_state_dict", ())
+        if _into_model(script, c)
+    ]
+    return bool(found) and all(found)
+
+
+def _into_model(script: Script, call: ast.Call) -> bool:
+    value = receiver(call)
+    return value is not None and kind(script, value) in ("module", "")
+
+
+@check("CKP102", "mismatch-hidden-by-strict")
+def mismatch_hidden_by_strict(script: Script) -> Iterator[Finding]:
+    """load_state_dict(strict=False) is called and what it reports is thrown away.
+
+    What it checks:
+        strict=False with the result unused. A warning where the same file saves from a wrapped model, else a note.
+    Why it matters:
+        Every key may be missing (a "module." prefix is enough) and the model stays random without a word.
+    Example:
+        Bad::
+
+            def load(model, state):
+                model.load_state_dict(state, strict=False)
+
+        Good::
+
+            def load(model, state):
+                missing, unexpected = model.load_state_dict(state, strict=False)
+                assert not missing, missing
+    Fix:
+        Look at missing_keys and unexpected_keys, or load strictly.
+    References:
+        https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.load_state_dict
+    """
+    for call in script.index.by_tail.get("load_state_dict", ()):
+        strict = keyword(call, "strict") or (call.args[1] if len(call.args) > 1 else None)
+        if constant(script, strict) is not False or not isinstance(script.index.parent.get(call), ast.Expr):
+            continue
+        wrapped = any(wrapper_of(script, receiver(c) or c) for c in script.index.by_tail.get("state_dict", ()))
+        bad = wrapped and not _strips(script) and not wrapper_of(script, receiver(call) or call)
+        yield finding(
+            script,
+            call,
+            WARNING if bad else NOTE,
+            "strict=False hides every key that does not fit, and the result is not looked at",
+            "missing, unexpected = model.load_state_dict(...), and check both",
+        )
+
+
+@check("CKP103", "unsafe-load", tags={"security"})
+def unsafe_load(script: Script) -> Iterator[Finding]:
+    """torch.load runs with weights_only=False.
+
+    What it checks:
+        torch.load(..., weights_only=False) of a file that this file did not save itself.
+    Why it matters:
+        Unpickling runs any code that the file holds: a downloaded checkpoint can take over the machine.
+    Example:
+        Bad::
+
+            import torch
+            def load(path):
+                return torch.load(path, weights_only=False)
+
+        Good::
+
+            import torch
+            def load(path):
+                return torch.load(path, weights_only=True)
+    Fix:
+        weights_only=True (the default since 2.6), torch.serialization.add_safe_globals for classes of your own, or
+        safetensors.
+    References:
+        https://docs.pytorch.org/docs/stable/generated/torch.load.html
+    """
+    saved = {
+        ast.dump(c.args[1])
+        for c in script.index.by_tail.get("save", ())
+        if script.index.qual(c) == "torch.save" and len(c.args) > 1
+    }
+    for call in script.index.by_tail.get("load", ()):
+        if script.index.qual(call) != "torch.load" or constant(script, keyword(call, "weights_only")) is not False:
+            continue
+        own = (bool(call.args) and ast.dump(call.args[0]) in saved) or _in_tests(script.path)
+        yield finding(
+            script,
+            call,
+            NOTE if own else WARNING,
+            "weights_only=False runs whatever code the file holds",
+            "weights_only=True, with torch.serialization.add_safe_globals for classes of your own",
+        )
+
+
+def _in_tests(path: str) -> bool:
+    parts = path.replace("\\", "/").split("/")
+    return parts[-1].startswith("test_") and ("tests" in parts or "test" in parts)
+
+
+@check("CKP104", "load-result-assigned-to-model")
+def load_result_assigned_to_model(script: Script) -> Iterator[Finding]:
+    """The result of load_state_dict is taken for the model, or it is given a path.
+
+    What it checks:
+        model = model.load_state_dict(...), and load_state_dict of a string.
+    Why it matters:
+        load_state_dict works in place and returns the keys that did not fit: the next call of the model fails. A
+        path is no state_dict: it raises.
+    Example:
+        Bad::
+
+            import torch
+            def load(model, path):
+                model = model.load_state_dict(torch.load(path))
+                return model
+
+        Good::
+
+            import torch
+            def load(model, path):
+                model.load_state_dict(torch.load(path))
+                return model
+    Fix:
+        model.load_state_dict(torch.load(path)) on a line of its own.
+    References:
+        https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.load_state_dict
+    """
+    for call in script.index.by_tail.get("load_state_dict", ()):
+        parent = script.index.parent.get(call)
+        value = receiver(call)
+        if (
+            isinstance(parent, ast.Assign)
+            and value is not None
+            and dotted(value)
+            and len(parent.targets) == 1
+            and dotted(parent.targets[0]) == dotted(value)
+        ):
+            yield finding(
+                script,
+                call,
+                ERROR,
+                f"load_state_dict returns the keys that did not fit: {source(script, value)} is no model now",
+                f"{source(script, call)} on a line of its own",
+            )
+            continue
+        first = call.args[0] if call.args else None
+        if (isinstance(first, ast.Constant) and isinstance(first.value, str)) or _is_text(script, first):
+            yield finding(
+                script,
+                call,
+                ERROR,
+                "load_state_dict is given a path and wants a state_dict",
+                f"load_state_dict(torch.load({source(script, first)}))",  # type: ignore[arg-type]
+            )
+
+
+def _is_text(script: Script, node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Name) and isinstance(constant(script, node), str)

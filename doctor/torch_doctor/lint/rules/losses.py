@@ -1,0 +1,450 @@
+"""Losses: deprecated arguments, activations that the loss applies itself."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torch_doctor.facts.code_index import dotted
+from torch_doctor.facts.script import Script
+from torch_doctor.lint.flow import (
+    called,
+    class_of,
+    constant,
+    has_star,
+    keyword,
+    last_before,
+    method,
+    origins,
+)
+from torch_doctor.lint.found import NOTE, WARNING, finding, fix, replace, source, span
+from torch_doctor.lint.kinds import kind
+from torch_doctor.model import Edit, Finding, Fix
+from torch_doctor.registry import check
+
+#: loss class -> its positional parameters up to ``reduction`` (torch 2.9, torch/nn/modules/loss.py)
+_PLAIN = ("size_average", "reduce", "reduction")
+_WEIGHTED = ("weight", *_PLAIN)
+CLASSES: dict[str, tuple[str, ...]] = {
+    "L1Loss": _PLAIN,
+    "MSELoss": _PLAIN,
+    "SmoothL1Loss": _PLAIN,
+    "KLDivLoss": _PLAIN,
+    "SoftMarginLoss": _PLAIN,
+    "MultiLabelMarginLoss": _PLAIN,
+    "BCELoss": _WEIGHTED,
+    "BCEWithLogitsLoss": _WEIGHTED,
+    "MultiLabelSoftMarginLoss": _WEIGHTED,
+    "NLLLoss": ("weight", "size_average", "ignore_index", "reduce", "reduction"),
+    "NLLLoss2d": ("weight", "size_average", "ignore_index", "reduce", "reduction"),
+    "CrossEntropyLoss": ("weight", "size_average", "ignore_index", "reduce", "reduction"),
+    "PoissonNLLLoss": ("log_input", "full", "size_average", "eps", "reduce", "reduction"),
+    "HingeEmbeddingLoss": ("margin", *_PLAIN),
+    "CosineEmbeddingLoss": ("margin", *_PLAIN),
+    "MarginRankingLoss": ("margin", *_PLAIN),
+    "MultiMarginLoss": ("p", "margin", "weight", *_PLAIN),
+    "TripletMarginLoss": ("margin", "p", "eps", "swap", *_PLAIN),
+}
+#: function of torch.nn.functional -> the same (torch/nn/functional.py)
+FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "l1_loss": ("input", "target", *_PLAIN),
+    "mse_loss": ("input", "target", *_PLAIN),
+    "smooth_l1_loss": ("input", "target", *_PLAIN),
+    "kl_div": ("input", "target", *_PLAIN),
+    "soft_margin_loss": ("input", "target", *_PLAIN),
+    "multilabel_margin_loss": ("input", "target", *_PLAIN),
+    "binary_cross_entropy": ("input", "target", *_WEIGHTED),
+    "binary_cross_entropy_with_logits": ("input", "target", *_WEIGHTED),
+    "multilabel_soft_margin_loss": ("input", "target", *_WEIGHTED),
+    "nll_loss": ("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction"),
+    "cross_entropy": ("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction"),
+    "poisson_nll_loss": ("input", "target", "log_input", "full", "size_average", "eps", "reduce", "reduction"),
+    "hinge_embedding_loss": ("input", "target", "margin", *_PLAIN),
+    "cosine_embedding_loss": ("input1", "input2", "target", "margin", *_PLAIN),
+    "margin_ranking_loss": ("input1", "input2", "target", "margin", *_PLAIN),
+    "multi_margin_loss": ("input", "target", "p", "margin", "weight", *_PLAIN),
+    "triplet_margin_loss": ("anchor", "positive", "negative", "margin", "p", "eps", "swap", *_PLAIN),
+}
+
+
+def legacy_reduction(size_average: object, reduce: object) -> str:
+    """What the deprecated pair means; None stands for its default, True."""
+    if reduce is not None and not reduce:
+        return "none"
+    return "mean" if size_average is None or size_average else "sum"
+
+
+@check("LOS101", "deprecated-loss-argument", tags={"fixable", "deprecated"})
+def deprecated_loss_argument(script: Script) -> Iterator[Finding]:
+    """size_average= or reduce= is given to a loss.
+
+    What it checks:
+        Every loss class of torch.nn and function of torch.nn.functional that had them, by keyword and by position.
+    Why it matters:
+        They are deprecated since PyTorch 0.4.1 and override reduction= when they are given.
+    Example:
+        Bad::
+
+            from torch import nn
+            loss_fn = nn.CrossEntropyLoss(size_average=False)
+
+        Good::
+
+            from torch import nn
+            loss_fn = nn.CrossEntropyLoss(reduction="sum")
+    Fix:
+        reduce=False is reduction="none"; else size_average=False is "sum" and True is "mean". --fix does it.
+    References:
+        https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html
+    """
+    for call in script.index.calls:
+        short = dotted(call.func).rsplit(".", 1)[-1]
+        imported = script.index.imports.get(short, short).rsplit(".", 1)[-1]
+        if short not in CLASSES and short not in FUNCTIONS and imported not in CLASSES and imported not in FUNCTIONS:
+            continue
+        names = signature(script, call)
+        if names is None:
+            continue
+        given = _given(call, names)
+        if not given:
+            continue
+        known = {n: constant(script, v) for n, v in given.items()}
+        sure = all(isinstance(v, bool) for v in known.values())
+        meaning = legacy_reduction(known.get("size_average"), known.get("reduce")) if sure else ""
+        words = ", ".join(f"{n}={source(script, v)}" for n, v in given.items())
+        yield finding(
+            script,
+            call,
+            WARNING,
+            f"{words} is deprecated" + (f": it means reduction={meaning!r}" if meaning else ""),
+            f'reduction="{meaning}"' if meaning else "Pass reduction= instead",
+            fix=_mend(script, call, names, given, meaning) if meaning else None,
+        )
+
+
+def signature(script: Script, call: ast.Call) -> tuple[str, ...] | None:
+    """The positional parameters of a call to a loss of torch; None for any other call."""
+    name = script.index.qual(call)
+    short = name.rsplit(".", 1)[-1]
+    if name == f"torch.nn.functional.{short}":
+        return FUNCTIONS.get(short)
+    if name == f"torch.nn.{short}" or (name == short and "torch.nn" in script.index.star_imports):
+        return CLASSES.get(short)
+    return None
+
+
+def _given(call: ast.Call, names: tuple[str, ...]) -> dict[str, ast.expr]:
+    """The deprecated arguments that a call passes, but for None, their default."""
+    found = {k.arg: k.value for k in call.keywords if k.arg in ("size_average", "reduce")}
+    if not any(isinstance(a, ast.Starred) for a in call.args):
+        for name, value in zip(names, call.args, strict=False):
+            if (
+                name in ("size_average", "reduce")
+                and isinstance(value, ast.Constant)
+                and isinstance(value.value, bool)
+            ):
+                found[name] = value
+    return {n: v for n, v in found.items() if n and not (isinstance(v, ast.Constant) and v.value is None)}
+
+
+def _mend(
+    script: Script, call: ast.Call, names: tuple[str, ...], given: dict[str, ast.expr], meaning: str
+) -> Fix | None:
+    if keyword(call, "reduction") is not None or has_star(call):
+        return None
+    positional = [v for v in given.values() if v in call.args]
+    if positional:
+        return _mend_positional(script, call, names, given, meaning)
+    first, *rest = [k for k in call.keywords if k.arg in given]
+    edits = [replace(script, first, f'reduction="{meaning}"')]
+    for item in rest:
+        removal = _removal(script, call, item)
+        if removal is None:
+            return None
+        edits.append(removal)
+    extra = [k for k in call.keywords if k.arg in ("size_average", "reduce") and k.arg not in given]
+    for item in extra:
+        removal = _removal(script, call, item)
+        if removal is not None:
+            edits.append(removal)
+    return fix(f'use reduction="{meaning}"', edits)
+
+
+def _mend_positional(
+    script: Script, call: ast.Call, names: tuple[str, ...], given: dict[str, ast.expr], meaning: str
+) -> Fix | None:
+    """Only where the deprecated arguments are the last of the positional ones."""
+    first = min(call.args.index(v) for v in given.values() if v in call.args)
+    tail = call.args[first:]
+    if any(v not in given.values() for v in tail) or any(k.arg in given for k in call.keywords):
+        return None
+    start, stop = tail[0], tail[-1]
+    edit = span(
+        script,
+        (start.lineno, start.col_offset),
+        (stop.end_lineno or stop.lineno, stop.end_col_offset or 0),
+        f'reduction="{meaning}"',
+    )
+    return fix(f'use reduction="{meaning}"', [edit])
+
+
+def _removal(script: Script, call: ast.Call, item: ast.keyword) -> Edit | None:
+    """An edit that removes a keyword together with the comma before it."""
+    everything: list[ast.expr | ast.keyword] = sorted(
+        [*call.args, *call.keywords], key=lambda n: (n.lineno, n.col_offset)
+    )
+    at = everything.index(item)
+    if at == 0:
+        return None
+    before = everything[at - 1]
+    return span(
+        script,
+        (before.end_lineno or before.lineno, before.end_col_offset or 0),
+        (item.end_lineno or item.lineno, item.end_col_offset or 0),
+        "",
+    )
+
+
+SOFTMAX = {"softmax", "Softmax", "Softmax2d"}
+LOG_SOFTMAX = {"log_softmax", "LogSoftmax"}
+SIGMOID = {"sigmoid", "Sigmoid"}
+#: loss -> (activations that break it, what it wants)
+EXPECTS = {
+    "CrossEntropyLoss": (SOFTMAX | SIGMOID, "logits: it applies log_softmax itself"),
+    "cross_entropy": (SOFTMAX | SIGMOID, "logits: it applies log_softmax itself"),
+    "BCEWithLogitsLoss": (SIGMOID | SOFTMAX, "logits: it applies the sigmoid itself"),
+    "binary_cross_entropy_with_logits": (SIGMOID | SOFTMAX, "logits: it applies the sigmoid itself"),
+    "NLLLoss": (SOFTMAX | SIGMOID, "log-probabilities: log_softmax"),
+    "nll_loss": (SOFTMAX | SIGMOID, "log-probabilities: log_softmax"),
+    "BCELoss": (LOG_SOFTMAX | {"linear"}, "probabilities: a sigmoid"),
+    "binary_cross_entropy": (LOG_SOFTMAX | {"linear"}, "probabilities: a sigmoid"),
+    "KLDivLoss": (SOFTMAX, "log-probabilities as its input: log_softmax"),
+    "kl_div": (SOFTMAX, "log-probabilities as its input: log_softmax"),
+}
+#: those that also fail on what a bare nn.Linear gives
+_WANT_LOG = {"NLLLoss", "nll_loss"}
+
+
+@check("LOS102", "activation-does-not-fit-loss")
+def activation_does_not_fit_loss(script: Script) -> Iterator[Finding]:
+    """A loss is given the output of an activation that it applies itself, or lacks one that it needs.
+
+    What it checks:
+        softmax before CrossEntropyLoss, sigmoid before BCEWithLogitsLoss, softmax before NLLLoss or KLDivLoss, logits
+        into BCELoss or NLLLoss: in the same function, in nn.Sequential, and at the end of forward() of the model that
+        feeds it.
+    Why it matters:
+        Nothing fails. The gradient is squashed, the model learns slowly or not at all; BCELoss with logits raises.
+    Example:
+        Bad::
+
+            import torch
+            import torch.nn.functional as F
+            def step(model, x, y):
+                return F.cross_entropy(torch.softmax(model(x), 1), y)
+
+        Good::
+
+            import torch.nn.functional as F
+            def step(model, x, y):
+                return F.cross_entropy(model(x), y)
+    Fix:
+        Hand the loss what it wants; apply softmax or sigmoid for predictions only.
+    References:
+        https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html
+    """
+    for call in script.index.calls:
+        if not call.args:
+            continue
+        for loss in loss_names(script, call):
+            bad, wants = EXPECTS[loss]
+            activation, node = last_activation(script, call.args[0], 6)
+            if activation in bad or (activation == "linear" and loss in _WANT_LOG):
+                shown = "logits go" if activation == "linear" else f"{activation} goes"
+                yield finding(
+                    script,
+                    call,
+                    WARNING,
+                    f"{shown} into {loss}, which wants {wants}",
+                    _remedy(loss, activation),
+                    evidence={"activation_line": getattr(node, "lineno", None)},
+                )
+                break
+            if loss in ("CrossEntropyLoss", "cross_entropy") and activation in LOG_SOFTMAX:
+                yield finding(
+                    script,
+                    call,
+                    NOTE,
+                    f"{activation} goes into {loss}, which applies it again",
+                    "Use nll_loss, or drop it",
+                )
+                break
+
+
+def _remedy(loss: str, activation: str) -> str:
+    if activation == "linear":
+        return "Use BCEWithLogitsLoss" if "B" in loss[:1] or "binary" in loss else "Use CrossEntropyLoss"
+    if loss in ("NLLLoss", "nll_loss", "KLDivLoss", "kl_div"):
+        return "Use log_softmax"
+    if loss in ("BCELoss", "binary_cross_entropy"):
+        return "Use sigmoid, or NLLLoss"
+    if activation in SIGMOID and "ross" in loss and "B" not in loss[:1] and not loss.startswith("binary"):
+        return "Drop the sigmoid, or use BCEWithLogitsLoss where the labels are independent"
+    return f"Drop the {activation.lower()} before the loss; keep it for predictions"
+
+
+def loss_names(script: Script, call: ast.Call) -> list[str]:
+    """Which losses of EXPECTS a call computes: the function itself, or what the criterion was made from."""
+    name = script.index.qual(call)
+    short = name.rsplit(".", 1)[-1]
+    if name.startswith("torch.nn.functional."):
+        return [short] if short in EXPECTS else []
+    if isinstance(call.func, ast.Call):
+        inner = script.index.qual(call.func)
+        return [s] if inner.startswith("torch.nn.") and (s := inner.rsplit(".", 1)[-1]) in EXPECTS else []
+    if not isinstance(call.func, (ast.Name, ast.Attribute)) or kind(script, call.func) != "criterion":
+        return []
+    found = set()
+    for origin in origins(script, call.func):
+        if not isinstance(origin.node, ast.Call):
+            return []
+        made = origin.script.index.qual(origin.node)
+        found.add(made.rsplit(".", 1)[-1] if made.startswith("torch.nn.") else "?")
+    return sorted(found) if found and found <= set(EXPECTS) else []
+
+
+_THROUGH = {
+    "squeeze",
+    "view",
+    "reshape",
+    "flatten",
+    "float",
+    "unsqueeze",
+    "to",
+    "cuda",
+    "contiguous",
+    "permute",
+    "transpose",
+    "clamp",
+}
+
+
+def last_activation(script: Script, node: ast.AST, depth: int) -> tuple[str, ast.AST]:
+    """The last activation that a value went through: its name, ``linear`` for a bare layer, "" where unknown."""
+    if depth <= 0:
+        return "", node
+    if isinstance(node, ast.Name):
+        item = last_before(script, node.id, node)
+        if item is None or item.how != "assign" or item.value is None:
+            return "", node
+        mixed = [b for b in item.scope.bindings.get(node.id, ()) if b.how not in ("assign", "parameter")]
+        return ("", node) if mixed else last_activation(script, item.value, depth - 1)
+    if isinstance(node, ast.Attribute):
+        return "", node
+    if isinstance(node, ast.Subscript):
+        return last_activation(script, node.value, depth - 1)
+    if not isinstance(node, ast.Call):
+        return "", node
+    return _of_call(script, node, depth)
+
+
+def _of_call(script: Script, node: ast.Call, depth: int) -> tuple[str, ast.AST]:
+    name = script.index.qual(node)
+    short = name.rsplit(".", 1)[-1]
+    if name.startswith("torch."):
+        if short in SOFTMAX | LOG_SOFTMAX | SIGMOID:
+            return short, node
+        if name in ("torch.log",) and node.args:
+            inner, where = last_activation(script, node.args[0], depth - 1)
+            return ("log_softmax", node) if inner in SOFTMAX else ("", where)
+        if short in _THROUGH and node.args:
+            return last_activation(script, node.args[0], depth - 1)
+        return ("linear", node) if name == "torch.nn.functional.linear" else ("", node)
+    if isinstance(node.func, ast.Call):  # nn.Softmax(dim=1)(x)
+        inner = script.index.qual(node.func)
+        return _of_layer(script, node.func, inner, depth)
+    if isinstance(node.func, ast.Attribute):
+        if short in ("softmax", "log_softmax", "sigmoid", "sigmoid_") and not dotted(node.func.value).startswith(
+            "self"
+        ):
+            return short.rstrip("_"), node
+        if short == "log" and not node.args:
+            inner, where = last_activation(script, node.func.value, depth - 1)
+            return ("log_softmax", node) if inner in SOFTMAX else ("", where)
+        if short in _THROUGH and not name.startswith("self."):
+            return last_activation(script, node.func.value, depth - 1)
+    return _of_module(script, node, depth)
+
+
+def _of_layer(script: Script, made: ast.AST, name: str, depth: int) -> tuple[str, ast.AST]:
+    short = name.rsplit(".", 1)[-1]
+    if not name.startswith("torch.nn."):
+        return "", made
+    if short in SOFTMAX | LOG_SOFTMAX | SIGMOID:
+        return short, made
+    if short in ("Linear", "LazyLinear", "Conv1d", "Conv2d"):
+        return "linear", made
+    if short in ("Flatten", "Identity", "Unflatten"):
+        return "", made
+    if short == "Sequential" and isinstance(made, ast.Call) and made.args and not has_star(made):
+        last = made.args[-1]
+        if isinstance(last, ast.Call):
+            return _of_layer(script, last, script.index.qual(last), depth - 1)
+    return "", made
+
+
+def _of_module(script: Script, node: ast.Call, depth: int) -> tuple[str, ast.AST]:
+    """A call of a module or helper of this file or one beside it: what its forward or return ends with."""
+    target = called(script, node)
+    if target is not None:
+        return _of_returns(target[0], target[1], depth)
+    if not isinstance(node.func, (ast.Name, ast.Attribute)):
+        return "", node
+    found = set()
+    where: ast.AST = node
+    for origin in origins(script, node.func):
+        made = _unwrapped(origin.node)
+        if not isinstance(made, ast.Call):
+            return "", node
+        owner = class_of(origin.script, made)
+        if owner is not None:
+            forward = method(owner[0], owner[1], "forward")
+            result, where = _of_returns(forward[0], forward[1], depth) if forward is not None else ("", node)
+        else:
+            result, where = _of_layer(origin.script, made, origin.script.index.qual(made), depth)
+        found.add(result)
+    return (found.pop(), where) if len(found) == 1 else ("", node)
+
+
+def _unwrapped(node: ast.AST) -> ast.AST:
+    while isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in (
+            "to",
+            "cuda",
+            "train",
+            "eval",
+            "half",
+            "float",
+        ):
+            node = node.func.value
+        elif node.args and dotted(node.func).rsplit(".", 1)[-1] in (
+            "DataParallel",
+            "DistributedDataParallel",
+            "DDP",
+            "compile",
+        ):
+            node = node.args[0]
+        else:
+            break
+    return node
+
+
+def _of_returns(script: Script, scope: object, depth: int) -> tuple[str, ast.AST]:
+    found = set()
+    where: ast.AST = script.tree
+    for item in getattr(scope, "returns", ()):
+        if item.value is None:
+            return "", item
+        result, where = last_activation(script, item.value, depth - 1)
+        found.add(result)
+    return (found.pop(), where) if len(found) == 1 else ("", where)

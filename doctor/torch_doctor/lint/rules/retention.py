@@ -1,0 +1,534 @@
+"""Losses that outlive their step: kept with their graph, or read by .data."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torch_doctor.facts.code_index import dotted
+from torch_doctor.facts.script import Script
+from torch_doctor.lint import words
+from torch_doctor.lint.events import backward_loss, grad_off, is_backward, is_forward, is_step, repeated_in
+from torch_doctor.lint.flow import (
+    Loop,
+    bindings,
+    called,
+    calls_in,
+    in_body,
+    inside,
+    last_before,
+    loops_around,
+    origins,
+    reached,
+)
+from torch_doctor.lint.found import ERROR, WARNING, finding, fix, insert, replace, source
+from torch_doctor.lint.graph import CUTS, carries, has_backward, is_loss_function, loss_like, mentions
+from torch_doctor.lint.kinds import kind
+from torch_doctor.model import Finding, Fix
+from torch_doctor.registry import check
+
+KEEPERS = frozenset({"append", "extend", "add", "insert", "appendleft", "put"})
+
+
+@check("GRD101", "loss-kept-with-graph", tags={"fixable", "memory"})
+def loss_kept_with_graph(script: Script) -> Iterator[Finding]:
+    """A loss is kept over the steps together with its autograd graph.
+
+    What it checks:
+        total += loss, total = total + loss, losses.append(loss), stats["loss"] += loss, self.total += loss and the
+        like in a loop over steps, where the value still has its graph and no backward() needs the sum.
+    Why it matters:
+        Each step's graph stays alive: after backward() the nodes on the host (memory grows slowly), without one all
+        activations (out of memory after some steps).
+    Example:
+        Bad::
+
+            def train(model, loader, opt, loss_fn):
+                total = 0
+                for x, y in loader:
+                    opt.zero_grad()
+                    loss = loss_fn(model(x), y)
+                    loss.backward()
+                    opt.step()
+                    total += loss
+                return total
+
+        Good::
+
+            def train(model, loader, opt, loss_fn):
+                total = 0
+                for x, y in loader:
+                    opt.zero_grad()
+                    loss = loss_fn(model(x), y)
+                    loss.backward()
+                    opt.step()
+                    total += loss.item()
+                return total
+    Fix:
+        loss.item() for a number, loss.detach() where it must stay a tensor. --fix does it.
+    References:
+        https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory
+    """
+    if (
+        not script.index.by_tail.get("backward")
+        and not script.index.by_tail.get("manual_backward")
+        and not _evaluates(script)
+    ):
+        return
+    for target, value, node in _keepings(script):
+        if isinstance(value, ast.Constant) or grad_off(script, node):
+            continue
+        kept = _kept_graph(script, value, target)
+        if kept is None:
+            continue
+        loop = _step_loop(script, node, target)
+        if loop is None and not _persists_over_calls(script, node, target, kept):
+            continue
+        if _sum_is_needed(script, target, node) or _is_reset_in(script, target, node, loop):
+            continue
+        trains = _has_backward(script, node, loop) or script.index.scope(node).name == "training_step"
+        if not trains and (loop is None or not _over_data(script, loop) or _returns_sum(script, target, node)):
+            continue
+        yield finding(
+            script,
+            node,
+            WARNING if trains else ERROR,
+            f"{source(script, kept)} is kept in {target} with its graph: memory grows at every step",
+            f"Keep {source(script, kept)}.item(), or .detach() where it must stay a tensor",
+            fix=_mend(script, kept, target, node),
+        )
+
+
+def _evaluates(script: Script) -> bool:
+    return bool(script.index.by_tail.get("eval")) or "training_step" in script.text
+
+
+def _keepings(script: Script) -> Iterator[tuple[str, ast.expr, ast.stmt]]:
+    """(what keeps, the value kept, the statement) of everything that looks like an accumulation."""
+    index = script.index
+    for node in index.statements[ast.AugAssign]:
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, (ast.Add, ast.Sub)):
+            name = dotted(node.target)
+            if name:
+                yield name, node.value, node
+    for node in index.statements[ast.Assign]:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            yield from _assigned(script, node)
+    for short in KEEPERS:
+        for call in index.by_tail.get(short, ()):
+            name = dotted(call.func)
+            statement = index.statement(call)
+            if name and call.args and isinstance(statement, ast.Expr) and statement.value is call:
+                yield _without_setdefault(name.rpartition(".")[0]), call.args[-1], statement
+    for call in index.by_tail.get("update", ()):
+        yield from _metered(script, call)
+
+
+def _without_setdefault(name: str) -> str:
+    return name.removesuffix("()").removesuffix(".setdefault") + "[]" if name.endswith(".setdefault()") else name
+
+
+def _assigned(script: Script, node: ast.Assign) -> Iterator[tuple[str, ast.expr, ast.stmt]]:
+    target, value = node.targets[0], node.value
+    name = dotted(target)
+    if not name:
+        return
+    if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):
+        left, right = value.left, value.right
+        if _same(left, target):
+            yield name, right, node
+        elif _same(right, target):
+            yield name, left, node
+        elif mentions(script, left, name) and not mentions(script, right, name):
+            yield name, right, node
+        elif mentions(script, right, name) and not mentions(script, left, name):
+            yield name, left, node
+    elif (
+        isinstance(target, ast.Subscript)
+        and not isinstance(target.slice, ast.Constant)
+        and isinstance(target.slice, (ast.Name, ast.BinOp, ast.Tuple))
+    ):
+        # losses[i] = loss: one more entry at each step
+        yield name, value, node
+
+
+def _same(left: ast.AST, right: ast.AST) -> bool:
+    return ast.dump(left).replace("Store()", "Load()") == ast.dump(right).replace("Store()", "Load()")
+
+
+def _metered(script: Script, call: ast.Call) -> Iterator[tuple[str, ast.expr, ast.stmt]]:
+    """``meter.update(loss)`` where the meter's class is known to sum up what it is given."""
+    target = called(script, call)
+    statement = script.index.statement(call)
+    if target is None or statement is None or not call.args:
+        return
+    where, scope = target
+    names = [a.arg for a in getattr(scope.node, "args").args][1:]  # noqa: B009
+    if not names:
+        return
+    for node in where.index.statements[ast.AugAssign]:
+        if (
+            isinstance(node, ast.AugAssign)
+            and inside(node, scope.node)
+            and dotted(node.target).startswith("self.")
+            and (
+                any(isinstance(n, ast.Name) and n.id == names[0] for n in ast.walk(node.value))
+                and not _cut(node.value)
+            )
+        ):
+            rebound = [b for b in scope.bindings.get(names[0], ()) if b.how == "assign"]
+            if not rebound:
+                yield dotted(call.func).rpartition(".")[0], call.args[0], statement
+            return
+
+
+def _cut(value: ast.AST) -> bool:
+    return any(isinstance(n, ast.Attribute) and n.attr in CUTS for n in ast.walk(value)) or any(
+        isinstance(n, ast.Call) and dotted(n.func) == "float" for n in ast.walk(value)
+    )
+
+
+def _kept_graph(script: Script, value: ast.expr, target: str) -> ast.expr | None:
+    """The part of a value that carries a graph; None where none does for certain."""
+    if isinstance(value, ast.Dict):
+        return next((v for v in value.values if carries(script, v) is True), None)
+    if isinstance(value, (ast.Tuple, ast.List)):
+        return next((v for v in value.elts if carries(script, v) is True), None)
+    if carries(script, value) is not True:
+        return None
+    if isinstance(value, ast.BinOp):
+        for part in (value.left, value.right):
+            if carries(script, part) is True and isinstance(part, (ast.Name, ast.Attribute, ast.Call)):
+                return part
+    return value
+
+
+def _step_loop(script: Script, node: ast.AST, target: str) -> Loop | None:
+    """The innermost loop over steps that the accumulator outlives; None without one."""
+    base = target.split("[", 1)[0]
+    for loop in loops_around(script, node):
+        bound = [b for b in bindings(script, base, script.index.scope(node)) if b.how == "assign"]
+        if any(
+            in_body(b.node, loop) and b.scope is script.index.scope(node) and _resets(b.value, base) for b in bound
+        ):
+            return None
+        if _has_backward(script, node, loop) or _over_data(script, loop):
+            return loop
+    return None
+
+
+def _resets(value: ast.AST | None, base: str) -> bool:
+    return value is not None and not any(
+        dotted(n) == base for n in ast.walk(value) if isinstance(n, (ast.Name, ast.Attribute))
+    )
+
+
+def _has_backward(script: Script, node: ast.AST, loop: Loop | None) -> bool:
+    container: ast.AST = loop or script.index.scope(node).node
+    return any(is_backward(where, c) or is_step(where, c) for where, c in reached(script, container, 2))
+
+
+def _over_data(script: Script, loop: Loop) -> bool:
+    if not isinstance(loop, (ast.For, ast.AsyncFor)):
+        return False
+    node: ast.expr = loop.iter
+    while isinstance(node, ast.Call) and node.args:
+        node = node.args[0]
+    return kind(script, node) == "loader" or words.says(words.LOADED, dotted(node))
+
+
+def _persists_over_calls(script: Script, node: ast.AST, target: str, kept: ast.expr) -> bool:
+    """self.total += loss in a function that makes one step: it is called again and again."""
+    scope = script.index.scope(node)
+    if scope.kind != "function" or scope.name == "__init__" or loops_around(script, node):
+        return False
+    base = target.split("[", 1)[0]
+    if not base.startswith("self.") and not any(b.how == "global" for b in scope.bindings.get(base, ())):
+        caller_loops = any(True for call in calls_in(script, node) for _ in repeated_in(script, call))
+        if not (caller_loops and base not in scope.bindings):
+            return False
+    if base.startswith("self.") and any(
+        b.scope is scope and b.how == "assign" and _resets(b.value, base) for b in bindings(script, base, scope)
+    ):
+        return False
+    if scope.name == "training_step" and loss_like(script, kept):
+        return True
+    return any(is_backward(script, c) for c in scope.calls)
+
+
+def _sum_is_needed(script: Script, target: str, node: ast.AST) -> bool:
+    """Whether backward() runs on the accumulator, or on something computed from it."""
+    scope = script.index.scope(node)
+    base = target.split("[", 1)[0]
+    for call in script.index.by_tail.get("backward", []) + script.index.by_tail.get("manual_backward", []):
+        loss = backward_loss(script, call)
+        if loss is None:
+            continue
+        same = script.index.scope(call) is scope or base.startswith("self.")
+        if same and _derives(script, loss, base, 4):
+            return True
+    if any(
+        isinstance(s.node, ast.Lambda) and mentions(script, s.node.body, base)
+        for s in scope.walk()
+        if s.kind == "lambda"
+    ):
+        return True  # a closure that is handed to the optimizer
+    for call in script.index.by_tail.get("grad", ()):
+        if call.args and script.index.scope(call) is scope and _derives(script, call.args[0], base, 4):
+            return True
+    return False
+
+
+def _derives(script: Script, node: ast.AST, base: str, depth: int) -> bool:
+    for item in ast.walk(node):
+        if not isinstance(item, (ast.Name, ast.Attribute)):
+            continue
+        name = dotted(item)
+        if name == base:
+            return True
+        if depth and isinstance(item, ast.Name):
+            scope = script.index.scope(item)
+            for binding in scope.bindings.get(name, ()):
+                if (
+                    binding.value is not None
+                    and binding.how in ("assign", "augment", "unpack", "loop")
+                    and not inside(item, binding.node)
+                    and _derives(script, binding.value, base, depth - 1)
+                ):
+                    return True
+    return False
+
+
+def _is_reset_in(script: Script, target: str, node: ast.AST, loop: Loop | None) -> bool:
+    """Whether a bounded container keeps it (deque(maxlen=...)), or it is emptied within the loop."""
+    base = target.split("[", 1)[0]
+    for origin in origins(script, _name_of(base), script.index.scope(node)):
+        if isinstance(origin.node, ast.Call):
+            short = dotted(origin.node.func).rsplit(".", 1)[-1]
+            if short == "deque" and (
+                len(origin.node.args) > 1 or any(k.arg == "maxlen" for k in origin.node.keywords)
+            ):
+                return True
+            if short in ("set", "Tensor", "zeros", "empty"):
+                return short != "zeros" or "[]" in target
+    if loop is None:
+        return False
+    clears = [c for s in ("clear", "pop", "popleft", "popitem") for c in script.index.by_tail.get(s, ())]
+    return any(dotted(c.func).rpartition(".")[0] == base and in_body(c, loop) for c in clears)
+
+
+def _name_of(base: str) -> ast.expr:
+    return ast.parse(base, mode="eval").body if all(p.isidentifier() for p in base.split(".")) else ast.Constant(None)
+
+
+def _returns_sum(script: Script, target: str, node: ast.AST) -> bool:
+    """Whether the function hands the sum to a caller that may run backward() on it."""
+    scope = script.index.scope(node)
+    base = target.split("[", 1)[0]
+    if words.says(words.EVALUATION, scope.name) or any(
+        c.func.attr == "eval" for c in scope.calls if isinstance(c.func, ast.Attribute)
+    ):
+        return False
+    return any(r.value is not None and _derives(script, r.value, base, 3) for r in scope.returns)
+
+
+def _mend(script: Script, kept: ast.expr, target: str, node: ast.AST) -> Fix | None:
+    if not isinstance(kept, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
+        return None
+    scalar = is_scalar_loss(script, kept)
+    method_name = ".item()" if scalar and not _needs_tensor(script, target, node) else ".detach()"
+    return fix(f"keep {source(script, kept)}{method_name}", [insert(script, kept, method_name, after=True)])
+
+
+def _needs_tensor(script: Script, target: str, node: ast.AST) -> bool:
+    """Whether what is kept is used as a tensor later: torch.stack(losses), total.backward, total.item()."""
+    base = target.split("[", 1)[0]
+    scope = script.index.scope(node)
+    scopes = scope.owner.walk() if base.startswith("self.") and scope.owner is not None else scope.walk()
+    for item in scopes:
+        for call in item.calls:
+            name = script.index.qual(call)
+            if name.startswith("torch.") and any(mentions(script, a, base) for a in call.args):
+                return True
+            if (
+                isinstance(call.func, ast.Attribute)
+                and call.func.attr
+                in CUTS
+                | {
+                    "cpu",
+                    "mean",
+                    "sum",
+                    "to",
+                    "float",
+                }
+                and call.func.attr not in ("index", "format", "sample")
+                and mentions(script, call.func.value, base)
+            ):
+                return True
+    return False
+
+
+def is_scalar_loss(script: Script, node: ast.AST) -> bool:
+    """Whether a value is a loss of one element: backward() without arguments runs on it, or a mean loss made it."""
+    if isinstance(node, (ast.Name, ast.Attribute)) and has_backward(script, node):
+        return True
+    name = dotted(node)
+    value: ast.AST | None = node
+    if isinstance(node, (ast.Name, ast.Attribute)) and name:
+        found = last_before(script, name, node)
+        value = found.value if found is not None and found.how == "assign" else None
+        if found is not None and found.how == "parameter":
+            return words.tail(name) in ("loss", "total_loss")
+    return value is not None and _makes_scalar(script, value)
+
+
+def _makes_scalar(script: Script, value: ast.AST) -> bool:
+    if isinstance(value, ast.BinOp):
+        return _makes_scalar(script, value.left) or _makes_scalar(script, value.right)
+    if not isinstance(value, ast.Call):
+        return False
+    reduction = next((k.value for k in value.keywords if k.arg in ("reduction", "reduce")), None)
+    if reduction is not None and not (
+        isinstance(reduction, ast.Constant) and reduction.value in ("mean", "sum", "batchmean")
+    ):
+        return False
+    short = dotted(value.func).rsplit(".", 1)[-1]
+    if short in ("mean", "sum") and not value.args and not value.keywords:
+        return True
+    if script.index.qual(value).startswith("torch.nn.functional."):
+        return is_loss_function(short)
+    if kind(script, value.func) != "criterion":
+        return False
+    made = [o.node for o in origins(script, value.func) if isinstance(o.node, ast.Call)]
+    return not any(k.arg in ("reduction", "reduce") and not _is_mean(k.value) for m in made for k in m.keywords)
+
+
+def _is_mean(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value in ("mean", "sum", "batchmean", True)
+
+
+@check("GRD102", "loss-read-by-data", tags={"fixable"})
+def loss_read_by_data(script: Script) -> Iterator[Finding]:
+    """A scalar loss is read by .data or by an index.
+
+    What it checks:
+        loss.data[0], loss[0] and loss.data of a loss that backward() runs on, or that a loss function made.
+    Why it matters:
+        A loss has no dimension since PyTorch 0.4: an index raises "invalid index of a 0-dim tensor". .data hides
+        changes from autograd.
+    Example:
+        Bad::
+
+            def train(model, loader, opt, loss_fn):
+                for x, y in loader:
+                    opt.zero_grad()
+                    loss = loss_fn(model(x), y)
+                    loss.backward()
+                    opt.step()
+                    print(loss.data[0])
+
+        Good::
+
+            def train(model, loader, opt, loss_fn):
+                for x, y in loader:
+                    opt.zero_grad()
+                    loss = loss_fn(model(x), y)
+                    loss.backward()
+                    opt.step()
+                    print(loss.item())
+    Fix:
+        loss.item(). --fix does it.
+    References:
+        https://pytorch.org/blog/pytorch-0_4_0-migration-guide/
+    """
+    seen: set[ast.AST] = set()
+    for attribute in script.index.attributes.get("data", ()):
+        if not isinstance(attribute.ctx, ast.Load) or not _is_loss_value(script, _before_move(attribute.value)):
+            continue
+        outer, indexed = _chain(script, attribute)
+        if outer in seen:
+            continue
+        seen.add(outer)
+        yield _data_finding(script, attribute.value, outer, indexed)
+    if not script.index.by_tail.get("backward"):
+        return
+    for loss in _loss_names(script):
+        parent = script.index.parent.get(loss)
+        if (
+            (
+                isinstance(parent, ast.Subscript)
+                and parent.value is loss
+                and _is_zero(parent.slice)
+                and is_scalar_loss(script, loss)
+            )
+            and isinstance(parent.ctx, ast.Load)
+            and _made_as_tensor(script, loss)
+        ):
+            yield _data_finding(script, loss, parent, True)
+
+
+def _loss_names(script: Script) -> Iterator[ast.Name]:
+    scopes = [script.index.module, *script.index.functions]
+    for scope in scopes:
+        for name, nodes in scope.names.items():
+            if words.says(words.LOSS, name):
+                yield from nodes
+
+
+def _made_as_tensor(script: Script, node: ast.Name) -> bool:
+    """A loss that is no tuple: made by a loss function itself."""
+    found = last_before(script, node.id, node)
+    return (
+        found is not None and found.how == "assign" and found.value is not None and _makes_scalar(script, found.value)
+    )
+
+
+def _is_zero(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 0 and not isinstance(node.value, bool)
+
+
+def _before_move(node: ast.AST) -> ast.AST:
+    while (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("cpu", "detach", "cuda")
+    ):
+        node = node.func.value
+    return node
+
+
+def _chain(script: Script, node: ast.AST) -> tuple[ast.AST, bool]:
+    """``.data.cpu().numpy()[0]``: the whole expression, and whether it is indexed."""
+    while True:
+        parent = script.index.parent.get(node)
+        if isinstance(parent, ast.Subscript) and parent.value is node and _is_zero(parent.slice):
+            return parent, True
+        if isinstance(parent, ast.Attribute) and parent.attr in ("cpu", "numpy", "item", "detach", "float", "tolist"):
+            call = script.index.parent.get(parent)
+            if isinstance(call, ast.Call) and call.func is parent:
+                node = call
+                continue
+        return node, False
+
+
+def _is_loss_value(script: Script, node: ast.AST) -> bool:
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return isinstance(node, ast.Call) and _makes_scalar(script, node)
+    if is_forward(script, ast.Call(node, [], [])) if False else False:
+        return False
+    return is_scalar_loss(script, node)
+
+
+def _data_finding(script: Script, loss: ast.expr, outer: ast.AST, indexed: bool) -> Finding:
+    name = source(script, loss)
+    base = _before_move(loss)
+    mend = fix(f"use {script.segment(base)}.item()", [replace(script, outer, f"{script.segment(base)}.item()")])
+    if indexed:
+        message = f"{source(script, outer)} indexes a loss of no dimension: IndexError"
+        return finding(script, outer, ERROR, message, f"{source(script, base)}.item()", fix=mend)
+    message = f"{name}.data reads a loss behind autograd's back"
+    parent = script.index.parent.get(outer)
+    keeps_tensor = isinstance(parent, ast.Attribute)
+    return finding(
+        script, outer, WARNING, message, f"{source(script, base)}.item()", fix=None if keeps_tensor else mend
+    )

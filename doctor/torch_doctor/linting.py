@@ -1,0 +1,116 @@
+"""Runs the lint rules over files: what ``lint`` and ``check SCRIPT`` have in common."""
+
+from __future__ import annotations
+
+import gc
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch_doctor import runner, snapshot
+from torch_doctor.facts.script import Script
+from torch_doctor.lint import suppress
+from torch_doctor.model import Check, CheckResult, Finding, Location, Notification, Outcome, Severity
+
+Pair = tuple[Check, Finding]
+
+
+@dataclass
+class Linted:
+    """What linting gave: one result per rule over all files, and the files that could not be read."""
+
+    results: tuple[CheckResult, ...]
+    notifications: tuple[Notification, ...] = ()
+    files: int = 0
+    findings: dict[str, list[Pair]] = field(default_factory=dict)  # path -> what was found in it
+
+
+def lint(
+    paths: Iterable[Path],
+    checks: Sequence[Check],
+    *,
+    exclude: Iterable[str] = (),
+    per_file_ignores: Mapping[str, Iterable[str]] | None = None,
+) -> Linted:
+    """Judge files and folders by the rules. Results and findings come in the same order always.
+
+    Raises:
+        DoctorError: for a path that does not exist.
+    """
+    gathered = _Gathered(checks)
+    with _without_collector():
+        for item in snapshot.sources(paths, exclude):
+            gathered.files += 1
+            if isinstance(item, Notification):
+                gathered.notifications.append(item)
+            elif item.relevant:
+                gathered.add(item, per_file_ignores or {})
+    return gathered.done()
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    # a syntax tree is all live objects: the collector walks them again and again and frees nothing
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class _Gathered:
+    """Results of one rule over many files, put together."""
+
+    def __init__(self, checks: Sequence[Check]) -> None:
+        self.checks = checks
+        self.files = 0
+        self.notifications: list[Notification] = []
+        self.found: dict[str, list[Pair]] = {}
+        self.crashes: defaultdict[str, list[str]] = defaultdict(list)
+        self.duration: defaultdict[str, float] = defaultdict(float)
+
+    def add(self, script: Script, per_file: Mapping[str, Iterable[str]]) -> None:
+        pairs: list[Pair] = []
+        for item in self.checks:
+            result = runner.run_one(item, {Script: script})
+            self.duration[item.id] += result.duration
+            pairs += [(item, f) for f in result.findings]
+            if result.outcome is Outcome.CRASHED:
+                self.crashes[item.id].append(f"{script.path}: {result.reason}")
+        notes = suppress.comments(script)
+        pairs = suppress.by_configuration(script.path, suppress.apply(script, pairs, notes), per_file)
+        self.found[script.path] = sorted(pairs, key=_order)
+        for note, code in suppress.unused(notes, self.checks):
+            what = f"suppression of {code}" if code else "suppression"
+            self.notifications.append(
+                Notification(f"{what} silences nothing", Location(script.path, note.line), Severity.NOTE, False)
+            )
+        # the trees of a large tree of files need not stay in memory together
+        script.memo.clear()
+        script.__dict__.pop("index").release() if "index" in script.__dict__ else None
+
+    def done(self) -> Linted:
+        by_rule: defaultdict[str, list[Finding]] = defaultdict(list)
+        for path in sorted(self.found):
+            for item, found in self.found[path]:
+                by_rule[item.id].append(found)
+        results = tuple(self._result(item, by_rule[item.id]) for item in sorted(self.checks, key=lambda c: c.id))
+        notes = sorted(
+            self.notifications, key=lambda n: (n.location.path, n.location.line or 0) if n.location else ("", 0)
+        )
+        return Linted(results, tuple(notes), self.files, self.found)
+
+    def _result(self, item: Check, findings: list[Finding]) -> CheckResult:
+        crashes = self.crashes[item.id]
+        if crashes:
+            return CheckResult(item, Outcome.CRASHED, tuple(findings), crashes[0], self.duration[item.id])
+        return CheckResult(item, runner.outcome_of(findings), tuple(findings), "", self.duration[item.id])
+
+
+def _order(pair: Pair) -> tuple[int, int, int, str]:
+    place = pair[1].location
+    return (place.cell or 0, place.line or 0, place.column or 0, pair[0].id) if place else (0, 0, 0, pair[0].id)

@@ -1,0 +1,75 @@
+"""Terminals, sessions, PID 1."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support import containers
+
+TERMINALS = (
+    "xterm",
+    "xterm-256color",
+    "tmux-256color",
+    "screen-256color",
+    "xterm-kitty",
+    "xterm-ghostty",
+    "alacritty",
+    "foot",
+    "wezterm",
+    "rxvt-unicode-256color",
+    "linux",
+    "vt100",
+)
+
+
+def test_the_locale_is_utf8(host: Any) -> None:
+    assert host.check_output("locale charmap") == "UTF-8"
+    assert host.check_output("python -c 'import sys; print(sys.stdout.encoding)'").lower() == "utf-8"
+
+
+@pytest.mark.parametrize("term", TERMINALS)
+def test_terminfo_knows(host: Any, term: str) -> None:
+    assert host.check_output(f"TERM={term} tput colors").isdigit() or term == "vt100"
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--user=12345:12345", "--read-only", "--tmpfs=/tmp:exec")], ids=["trainer", "any"]
+)
+def test_tmux_and_screen_hold_a_session(hosts: Callable[..., Any], options: tuple[str, ...]) -> None:
+    host = hosts(*options)
+    host.check_output("tmux -L t -f /etc/torch-doctor/tmux.conf new-session -d -s held 'exec sleep 1000'")
+    assert "held" in host.check_output("tmux -L t list-sessions")
+    assert (
+        host.check_output("tmux -L t show-options -gv history-limit; tmux -L t show-options -gv mouse") == "50000\non"
+    )
+    host.check_output("tmux -L t kill-server")
+    host.check_output("screen -c /etc/torch-doctor/screenrc -d -m -S held sleep 1000")
+    assert ".held" in host.run("screen -ls").stdout
+    host.check_output("screen -S held -X quit")
+
+
+def test_pid_1_is_tini_and_reaps_orphans(host: Any) -> None:
+    assert host.check_output("cat /proc/1/comm") == "tini"
+    # the shell in the middle dies at once; its child is then a child of PID 1
+    host.check_output("sh -c 'sh -c \"exec sleep 0.2\" & echo $! > /tmp/orphan'")
+    orphan = host.check_output("cat /tmp/orphan")
+    host.check_output(f"timeout 20 tail --pid={orphan} -f /dev/null")
+    assert host.check_output("ps -eo stat= | grep -c ^Z || :") == "0"
+
+
+def test_docker_stop_reaches_the_command(image: str) -> None:
+    script = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); print('up'); time.sleep(1000)"
+    with containers.container(image, command=("python", "-c", script)) as running:
+        deadline = time.monotonic() + 60
+        while "up" not in containers.docker("logs", running.id).stdout:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        containers.docker("stop", "--time", "30", running.id)
+        assert containers.docker("inspect", "--format", "{{.State.ExitCode}}", running.id).stdout.strip() == "7"
+
+
+def test_output_of_python_is_not_buffered(host: Any) -> None:
+    assert host.check_output("python -c 'import sys; print(sys.stdout.write_through)'") == "True"

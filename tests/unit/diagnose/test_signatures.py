@@ -1,0 +1,90 @@
+"""Every row of the signature tables: its sample matches, its near miss does not, and the reader keeps both."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from torch_doctor import registry
+from torch_doctor.diagnose.cause import CAUSES, Cause, Signature, matches
+from torch_doctor.facts.log import LogFacts, MachineFacts, RunFacts
+from torch_doctor.probes.log import read
+
+registry.load("explain")
+ROWS = [(cause, signature) for cause in CAUSES.values() for signature in cause.signatures]
+IDS = [f"{cause.id}-{n}" for cause in CAUSES.values() for n, _ in enumerate(cause.signatures)]
+#: needles of rows that judge how figures go on: the head, the tail and a sample of a log are always kept
+TRENDS = {"grad"}
+#: what a training log is made of: more lines than the reader keeps around an alarm
+DULL = "".join(f"2026-11-30 09:12:18 INFO trainer - it={i} lr 3.00e-04 {400 + i % 50} img/s\n" for i in range(40))
+
+
+def log(text: str) -> LogFacts:
+    return read(io.BytesIO(text.encode()), "train.log")
+
+
+def found(cause: Cause, signature: Signature, text: str) -> bool:
+    alone = replace(cause, signatures=(signature,))
+    return next(matches(alone, log(text), MachineFacts(), RunFacts()), None) is not None
+
+
+@pytest.mark.parametrize(("cause", "signature"), ROWS, ids=IDS)
+def test_the_sample_is_found(cause: Cause, signature: Signature) -> None:
+    assert found(cause, signature, signature.sample)
+
+
+@pytest.mark.parametrize(("cause", "signature"), ROWS, ids=IDS)
+def test_the_near_miss_is_not(cause: Cause, signature: Signature) -> None:
+    assert signature.miss
+    assert not found(cause, signature, signature.miss)
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_the_reader_keeps_each_sample_far_from_anything_alarming(part: int) -> None:
+    rows = ROWS[part::8]
+    text = DULL * 200 + "".join(f"{signature.sample}\n{DULL}" for _, signature in rows) + DULL * 200
+    kept = {line.text for line in log(text).lines}
+    assert len(kept) < text.count("\n") / 4
+    lost = [(cause.id, s.sample) for cause, s in rows if s.needle not in TRENDS and not keeps(kept, s.sample)]
+    assert not lost
+
+
+def keeps(kept: set[str], sample: str) -> bool:
+    lines = [line.strip() for line in sample.splitlines() if line.strip()]
+    return any(line in text or text in line for line in lines for text in kept if text)
+
+
+@pytest.mark.parametrize(("cause", "signature"), ROWS, ids=IDS)
+def test_a_row_is_complete(cause: Cause, signature: Signature) -> None:
+    assert signature.source
+    assert re.fullmatch(r"20\d\d-\d\d", signature.seen)
+    assert signature.needle in signature.sample or signature.pattern
+    for pattern in (signature.pattern, *signature.also, *signature.unless):
+        re.compile(pattern)
+
+
+@pytest.mark.parametrize("cause", CAUSES.values(), ids=list(CAUSES))
+def test_a_cause_is_complete(cause: Cause) -> None:
+    assert cause.message and not cause.message.endswith(".")
+    assert cause.remedy.text and not cause.remedy.text.endswith(".")
+    assert "\n" not in cause.message + cause.remedy.text
+    assert cause.why
+    known = {c.id for c in registry.load("explain")}
+    assert all(any(k.startswith(prefix) for k in known) for prefix in cause.explains), cause.explains
+    assert set(cause.alternatives) <= known
+
+
+def findings_of_samples() -> Iterator[tuple[str, str]]:
+    for cause, signature in ROWS:
+        check = next(c for c in registry.load("explain") if c.id == cause.id)
+        for finding in check.function(log(signature.sample), MachineFacts(), RunFacts()):
+            yield cause.id, f"{finding.message} | {finding.remediation.text}"
+
+
+def test_no_message_has_a_hole() -> None:
+    holes = [(id, text) for id, text in findings_of_samples() if re.search(r"\? |\{[a-z_]+\}|\[\[|  ", text)]
+    assert not holes
