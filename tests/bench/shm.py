@@ -98,10 +98,10 @@ def fallback(strategy: str) -> float:
         return compare(small, large)
 
 
-def workers(options: list[str]) -> float:
+def workers() -> float:
     with (
-        loader("image", "file_descriptor", 4, options) as four,
-        loader("image", "file_descriptor", 0, options) as none,
+        loader("image", "file_descriptor", 4, SMALL) as four,
+        loader("image", "file_descriptor", 0, SMALL) as none,
     ):
         return compare(four, none)
 

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 TASK, STRATEGY, WORKERS = sys.argv[1], sys.argv[2], int(sys.argv[3])
 SIDE = 512
-BATCH = 32
+BATCH = 16
 
 
 class Pictures(Dataset):
@@ -26,7 +26,7 @@ class Pictures(Dataset):
         self.packed = zlib.compress(noise.numpy().tobytes(), 6)
 
     def __len__(self) -> int:
-        return 6 * BATCH
+        return 16 * BATCH
 
     def __getitem__(self, index: int) -> torch.Tensor:
         raw = bytearray(zlib.decompress(self.packed))
@@ -40,7 +40,7 @@ class Samples(Dataset):
     """A picture's size, from nothing."""
 
     def __len__(self) -> int:
-        return 40 * BATCH
+        return 80 * BATCH
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.full((3, 224, 224), float(index))
