@@ -652,6 +652,27 @@ def test_nothing_is_printed_and_the_status_is_kept(run: Run) -> None:
     assert (result.returncode, result.stdout, result.stderr) == (7, "", "")
 
 
+PROGRAM = """
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+int main(void) {
+    struct stat name;
+    int fd = shm_open("/torch_1_2_3", O_CREAT | O_EXCL | O_RDWR, 0600);
+    return printf("%d %d\\n", fd >= 0, lstat("/dev/shm/torch_1_2_3", &name) == 0 && S_ISLNK(name.st_mode)) < 0;
+}
+"""
+
+
+@pytest.mark.parametrize(("flag", "served"), [("-static", 0), ("-O1", 1)])
+def test_a_static_program_is_not_served(run: Run, tmp_path: Path, flag: str, served: int) -> None:
+    """As README.md and the check say."""
+    compiler = ["gcc", flag, "-x", "c", "-", "-o", str(tmp_path / "program")]
+    subprocess.run(compiler, input=PROGRAM, check=True, timeout=60, text=True)
+    assert output(run("", argv=["/mnt/work/program"])) == f"1 {served}"
+
+
 def test_prove_refuses_a_library_that_does_not_load(build: Path, tmp_path: Path) -> None:
     broken = tmp_path / "libtorch_doctor_shm.so"
     broken.write_bytes(b"\x7fELF")
