@@ -322,8 +322,8 @@ def bare_checkpoint_into_wrapper(script: Script) -> Iterator[Finding]:
     """A checkpoint without the wrapper's prefix is loaded into the wrapped model.
 
     What it checks:
-        load_state_dict on a model wrapped in DataParallel, DistributedDataParallel or torch.compile, in a file that saves
-        the state_dict of the bare model only.
+        load_state_dict on a model wrapped in DataParallel, DistributedDataParallel or torch.compile, in a file that
+        saves the state_dict of the bare model only.
     Why it matters:
         "Missing key(s) in state_dict": every key lacks the "module." that the wrapper has.
     Example:

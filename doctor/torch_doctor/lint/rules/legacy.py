@@ -219,8 +219,8 @@ def backward_under_no_grad(script: Script) -> Iterator[Finding]:
     """A loss is computed with autograd off, and backward() runs on it.
 
     What it checks:
-        backward() on a loss whose model call or criterion stands within torch.no_grad() or inference_mode(), by a with
-        block or the function's decorator.
+        backward() on a loss whose model call or criterion stands within torch.no_grad() or inference_mode(), by a
+        with block or the function's decorator.
     Why it matters:
         "element 0 of tensors does not require grad and does not have a grad_fn".
     Example:
