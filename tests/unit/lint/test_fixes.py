@@ -9,6 +9,7 @@ import pytest
 from support.linting import CHECKS, CORPUS, cases
 
 from torch_doctor import fixing
+from torch_doctor.errors import CannotRun
 from torch_doctor.lint.fixes import apply
 from torch_doctor.model import Edit, Fix
 
@@ -142,3 +143,9 @@ def test_a_byte_order_mark_stays(tmp_path: Path) -> None:
     (change,) = fixing.changes([script], CHECKS)
     fixing.write(change)
     assert script.read_bytes() == b"\xef\xbb\xbfimport torch\nx = torch.zeros(1)\nx = x.cuda()\n"
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    change = fixing.Change(str(tmp_path / "gone" / "train.py"), "a", "b", 1, "utf-8")
+    with pytest.raises(CannotRun, match=r"train\.py: cannot be written"):
+        fixing.write(change)

@@ -62,7 +62,22 @@ def mutate(source: str, random_: random.Random) -> str:
     return "\n".join(lines)
 
 
-NAMES = ["model", "loss", "x", "opt", "loader", "self", "zero_grad", "step", "backward", "torch", "None", "[0]", "(x)", "*x"]
+NAMES = [
+    "model",
+    "loss",
+    "x",
+    "opt",
+    "loader",
+    "self",
+    "zero_grad",
+    "step",
+    "backward",
+    "torch",
+    "None",
+    "[0]",
+    "(x)",
+    "*x",
+]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torch_doctor.facts.code_index import dotted
 from torch_doctor.facts.script import Script
+from torch_doctor.lint import words
 from torch_doctor.lint.events import uses
 from torch_doctor.lint.flow import bindings, constant, keyword, last_before, receiver
 from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, source
@@ -314,3 +315,56 @@ def load_result_assigned_to_model(script: Script) -> Iterator[Finding]:
 
 def _is_text(script: Script, node: ast.AST | None) -> bool:
     return isinstance(node, ast.Name) and isinstance(constant(script, node), str)
+
+
+@check("CKP105", "bare-checkpoint-into-wrapper")
+def bare_checkpoint_into_wrapper(script: Script) -> Iterator[Finding]:
+    """A checkpoint without the wrapper's prefix is loaded into the wrapped model.
+
+    What it checks:
+        load_state_dict on a model wrapped in DataParallel, DistributedDataParallel or torch.compile, in a file that
+        saves the state_dict of the bare model only.
+    Why it matters:
+        "Missing key(s) in state_dict": every key lacks the "module." that the wrapper has.
+    Example:
+        Bad::
+
+            import torch
+            from torch import nn
+            def save(model):
+                torch.save(model.module.state_dict(), "m.pt")
+            def resume(model):
+                model = nn.DataParallel(model)
+                model.load_state_dict(torch.load("m.pt"))
+
+        Good::
+
+            import torch
+            from torch import nn
+            def save(model):
+                torch.save(model.module.state_dict(), "m.pt")
+            def resume(model):
+                model = nn.DataParallel(model)
+                model.module.load_state_dict(torch.load("m.pt"))
+    Fix:
+        model.module.load_state_dict(...), or load before wrapping.
+    References:
+        https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html
+    """
+    if _strips(script):
+        return
+    saved = [receiver(c) for c in script.index.by_tail.get("state_dict", ()) if _is_saved(script, c)]
+    bare = [v for v in saved if v is not None and words.tail(dotted(v)) in ("module", "_orig_mod")]
+    if not bare or len(bare) != len([v for v in saved if v is not None and kind(script, v) in ("module", "")]):
+        return
+    for call in script.index.by_tail.get("load_state_dict", ()):
+        value = receiver(call)
+        prefix = wrapper_of(script, value) if value is not None else ""
+        if prefix:
+            yield finding(
+                script,
+                call,
+                ERROR,
+                f"the checkpoint lacks the {prefix!r} that {source(script, value or call)} wants: missing keys",
+                f"{source(script, value or call)}.{prefix.rstrip('.')}.load_state_dict(...)",
+            )

@@ -281,6 +281,19 @@ def gradients_cleared_before_step(script: Script) -> Iterator[Finding]:
         at = block.index(statement)
         before = _last_event(script, block[:at], dotted(target))
         after = _first_event(script, block[at + 1 :], dotted(target))
+        if (
+            not before
+            and _steps_then_backward(script, block[at + 1 :], dotted(target))
+            and loops_around(script, call)
+        ):
+            yield finding(
+                script,
+                call,
+                ERROR,
+                f"{source(script, target)} is stepped before backward(): its gradients are cleared unused",
+                "zero_grad(), then backward(), then step()",
+            )
+            continue
         if before == "backward" and after == "step" and not any(c.args for c in [call]):
             yield finding(
                 script,
@@ -315,6 +328,11 @@ def _events(script: Script, statement: ast.stmt, optimizer: str) -> list[str]:
         elif is_zero(script, call):
             found.append("zero")
     return found
+
+
+def _steps_then_backward(script: Script, block: list[ast.stmt], optimizer: str) -> bool:
+    found = [e for statement in block for e in _events(script, statement, optimizer)]
+    return found == ["step", "backward"] and all(isinstance(s, (ast.Expr, ast.Assign, ast.AugAssign)) for s in block)
 
 
 def _last_event(script: Script, block: list[ast.stmt], optimizer: str) -> str:
