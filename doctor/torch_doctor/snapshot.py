@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import importlib
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
@@ -34,6 +35,13 @@ def take(needs: Iterable[type], request: Request) -> dict[type, Any]:
     with ThreadPoolExecutor(max_workers=max(4, len(ordered))) as pool:
         futures = {need: pool.submit(_probe, need, request) for need in ordered}
         return {need: future.result() for need, future in futures.items()}
+
+
+def warm(request: Request) -> None:
+    """Start the look that takes longest, the import of torch, while the checks are still being loaded."""
+    from torch_doctor.probes import torch
+
+    threading.Thread(target=torch.session, args=(request,), daemon=True).start()
 
 
 def require(

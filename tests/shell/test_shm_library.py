@@ -1,6 +1,6 @@
 """The shared-memory fallback on its own: no container, no torch.
 
-Each test runs a small program in a mount namespace of its own, with the /dev/shm it names.
+Each test runs a small program in mount and PID namespaces of its own, with the /dev/shm it names.
 Where both can be asked, the same program runs under the fallback in 16 MiB and under plain libc
 with room enough, and has to see the same.
 """
@@ -79,10 +79,7 @@ def keepers():
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            words = open(f"/proc/{pid}/cmdline").read().split("\\0")
-            if words[0] == "torch-doctor-shm-keeper" and os.stat(f"/proc/{pid}/ns/mnt") == os.stat(
-                "/proc/self/ns/mnt"
-            ):
+            if open(f"/proc/{pid}/cmdline").read().startswith("torch-doctor-shm-keeper"):
                 found.append(int(pid))
         except OSError:
             pass
@@ -132,9 +129,11 @@ def run(build: Path, tmp_path: Path) -> Run:
     ) -> subprocess.CompletedProcess[str]:
         command = argv or [*prefix, sys.executable, "-c", PRELUDE + textwrap.dedent(code)]
         load = "LD_PRELOAD=/mnt/lib/libtorch_doctor_shm.so" if preload else "LD_PRELOAD="
-        script = f'set -e\n{ROOMS}\n{MOUNTS[shm]}\nexport {load}\nexec "$@"'
+        # the shell stays as the first process of the namespace, so that the last one to go takes all with it
+        script = f'set -e\n{ROOMS}\n{MOUNTS[shm]}\nset +e\nenv {load} "$@"\nexit $?'
         clean = {"PATH": os.environ["PATH"], "BUILD": str(build), "WORK": str(tmp_path), **environment}
-        namespace = ["unshare", "--mount"] if ROOT else ["unshare", "--map-root-user", "--mount"]
+        own = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        namespace = own if ROOT else [*own, "--map-root-user"]
         return subprocess.run(
             [*namespace, "sh", "-c", script, "sh", *command], env=clean, timeout=90, text=True, capture_output=True
         )
@@ -294,7 +293,7 @@ def test_keeper_lets_go_when_another_process_unlinks_and_ends_with_its_process(r
     until(lambda: keepers() and len(held(keepers()[0])) == 3)
     keeper, = keepers()
     os.unlink(f"/dev/shm/torch_{pid}_1_1")   # not even through the library
-    until(lambda: len(held(keeper)) == 2)
+    until(lambda: len(held(keeper)) == 2, 3)  # told, not found at the next look round
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     print(read(f"/torch_{pid}_1_0"), read(f"/torch_{pid}_1_2"))
@@ -491,7 +490,10 @@ def test_without_a_usable_dev_shm(run: Run, shm: str) -> None:
     assert output(run(OTHER_PROCESS + textwrap.dedent(code), shm)) == f"{64 << 20} 7 ENOENT ENOENT"
 
 
-@pytest.mark.parametrize("trap", ["os.mkdir(path, 0o777); os.chmod(path, 0o777)", "os.symlink('/etc', path)"])
+@pytest.mark.parametrize(
+    "trap",
+    ["os.mkdir(path, 0o777); os.chmod(path, 0o777)", "os.mkdir('/mnt/own', 0o700); os.symlink('/mnt/own', path)"],
+)
 def test_a_folder_open_to_others_is_not_used(run: Run, trap: str) -> None:
     code = f"""
     path = f"/mnt/work/.torch-doctor-shm-{{os.geteuid()}}"
@@ -648,6 +650,27 @@ def test_nccl_segments(run: Run) -> None:
 def test_nothing_is_printed_and_the_status_is_kept(run: Run) -> None:
     result = run("", argv=["sh", "-c", "env -i true && exit 7"])
     assert (result.returncode, result.stdout, result.stderr) == (7, "", "")
+
+
+PROGRAM = """
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+int main(void) {
+    struct stat name;
+    int fd = shm_open("/torch_1_2_3", O_CREAT | O_EXCL | O_RDWR, 0600);
+    return printf("%d %d\\n", fd >= 0, lstat("/dev/shm/torch_1_2_3", &name) == 0 && S_ISLNK(name.st_mode)) < 0;
+}
+"""
+
+
+@pytest.mark.parametrize(("flag", "served"), [("-static", 0), ("-O1", 1)])
+def test_a_static_program_is_not_served(run: Run, tmp_path: Path, flag: str, served: int) -> None:
+    """As README.md and the check say."""
+    compiler = ["gcc", flag, "-x", "c", "-", "-o", str(tmp_path / "program")]
+    subprocess.run(compiler, input=PROGRAM, check=True, timeout=60, text=True)
+    assert output(run("", argv=["/mnt/work/program"])) == f"1 {served}"
 
 
 def test_prove_refuses_a_library_that_does_not_load(build: Path, tmp_path: Path) -> None:
