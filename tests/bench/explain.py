@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SIZE_BYTES = 100_000_000
 #: what a person would grep a training log for
 EXPRESSION = (
-    r"out of memory|killed by signal: .*|Bus error|Segmentation fault|No space left on device|Permission denied"
+    r"out of memory|killed by signal: .*|Bus error|Segmentation fault|No space left on device"
+    r"|Permission denied"
     r"|NCCL (WARN|error)|Watchdog caught .* timeout|EADDRINUSE|cannot pickle .*|inflate\(\) failed|unable to lock file"
     r"|no kernel image|device-side assert|(Missing|Unexpected) key|invalid load key|driver .* too old|oom-kill"
     r"|Expected all tensors|second time"
