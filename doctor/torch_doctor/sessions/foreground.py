@@ -28,7 +28,7 @@ def stream(place: Path, output: int, offset: int | None = None) -> State:
 
 
 def let_others_end(seconds: float = OTHERS_SECONDS) -> None:
-    """Give attach, stop and wait under ``docker exec`` a moment: with this process the container dies, and they too."""
+    """Give attach, stop and wait under ``docker exec`` a moment: when this process ends, the container dies."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and any(_listens(s) for s in proc.all_processes().values()):
         time.sleep(0.02)

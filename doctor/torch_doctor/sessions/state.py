@@ -30,6 +30,7 @@ class Process:
     start_ticks: int
     boot_id: str = ""
     pid_namespace: str = ""
+    first_ticks: int = 0  # when PID 1 of that namespace started: inode numbers of namespaces are reused, too
     hostname: str = ""
     uid: int = 0
 
