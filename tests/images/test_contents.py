@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
 from cyclonedx.schema import OutputFormat, SchemaVersion
@@ -17,7 +18,7 @@ def facts_inside(host: Any) -> dict[str, str]:
         "print(json.dumps({'torch': torch.__version__, 'wheel': version('torch'), 'cuda': torch.version.cuda or '', "
         "'python': platform.python_version(), 'doctor': version('torch-doctor')}))"
     )
-    return dict(json.loads(host.check_output("python -c '%s'" % script.replace("'", '"'))))
+    return dict(json.loads(host.check_output(f"python -c {shlex.quote(script)}")))
 
 
 def test_the_row_of_the_table_is_what_is_installed(host: Any, row: dict[str, str]) -> None:

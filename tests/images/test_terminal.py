@@ -61,7 +61,7 @@ def test_pid_1_is_tini_and_reaps_orphans(host: Any) -> None:
 
 
 def test_docker_stop_reaches_the_command(image: str) -> None:
-    script = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); print('up'); time.sleep(1000)"
+    script = "import signal, sys; signal.signal(15, lambda *_: sys.exit(7)); print('up'); signal.pause()"
     with containers.container(image, command=("python", "-c", script)) as running:
         deadline = time.monotonic() + 60
         while "up" not in containers.docker("logs", running.id).stdout:
