@@ -248,6 +248,7 @@ ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/s
     TORCH_DOCTOR_VISIBLE_DEVICES=${VISIBLE_DEVICES} \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility \
     NVIDIA_REQUIRE_CUDA=${REQUIRE_CUDA} \
+    TORCH_DOCTOR_STATE_DIR=/workspace/.torch-doctor \
     TORCH_DOCTOR_VARIANT=${VARIANT}
 
 LABEL org.opencontainers.image.title="torch-doctor" \

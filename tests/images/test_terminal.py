@@ -60,6 +60,22 @@ def test_pid_1_is_tini_and_reaps_orphans(host: Any) -> None:
     assert host.check_output("ps -eo stat= | grep -c ^Z || :") == "0"
 
 
+@pytest.mark.parametrize(
+    ("options", "folder"),
+    [((), "/workspace/.torch-doctor"), (("--user=12345:12345", "--read-only", "--tmpfs=/tmp:exec"), "/tmp")],
+    ids=["workspace", "read-only"],
+)
+def test_a_session_is_kept_and_found_from_outside(image: str, options: tuple[str, ...], folder: str) -> None:
+    command = ("run", "--name", "exp1", "--", "sh", "-c", "echo hello; exec sleep 1000")
+    with containers.container(image, [*containers.ROOMY, *options], command) as running:
+        deadline = time.monotonic() + 120
+        while "hello" not in running.exec("torch-doctor", "logs", "exp1", check=False):
+            assert time.monotonic() < deadline, containers.docker("logs", running.id).stderr
+            time.sleep(0.2)
+        assert "exp1" in running.exec("torch-doctor", "ps")
+        assert running.exec("find", folder, "-path", "*sessions/exp1*", "-prune") != ""
+
+
 def test_docker_stop_reaches_the_command(image: str) -> None:
     script = "import signal, sys; signal.signal(15, lambda *_: sys.exit(7)); print('up'); signal.pause()"
     with containers.container(image, command=("python", "-c", script)) as running:
