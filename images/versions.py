@@ -68,7 +68,6 @@ def build_args(table: dict[str, Any], variant: str) -> dict[str, str]:
         "TORCH_CUDA": values["torch_cuda"],
         "MINIMUM_DRIVER": values["minimum_driver"],
         "REQUIRE_CUDA": values["require_cuda"],
-        "VISIBLE_DEVICES": "all" if values["torch_cuda"] else "void",
         "DOCTOR_VERSION": doctor_version(),
         "SOURCE_DATE_EPOCH": str(table["tools"]["source_date_epoch"]),
     }
