@@ -88,7 +88,12 @@ def mend(
 def _judge(script: Script, checks: Sequence[Check], per_file: Mapping[str, Iterable[str]]) -> list[Finding]:
     pairs = [(c, f) for c in checks for f in runner.run_one(c, {Script: script}).findings]
     pairs = suppress.by_configuration(script.path, suppress.apply(script, pairs, suppress.comments(script)), per_file)
-    return [f for _, f in sorted(pairs, key=lambda p: (p[1].location.line or 0, p[1].location.column or 0) if p[1].location else (0, 0))]
+    return [
+        f
+        for _, f in sorted(
+            pairs, key=lambda p: (p[1].location.line or 0, p[1].location.column or 0) if p[1].location else (0, 0)
+        )
+    ]
 
 
 def _parsed(script: Script, text: str) -> Script | None:

@@ -99,7 +99,9 @@ class _Gathered:
             for item, found in self.found[path]:
                 by_rule[item.id].append(found)
         results = tuple(self._result(item, by_rule[item.id]) for item in sorted(self.checks, key=lambda c: c.id))
-        notes = sorted(self.notifications, key=lambda n: (n.location.path, n.location.line or 0) if n.location else ("", 0))
+        notes = sorted(
+            self.notifications, key=lambda n: (n.location.path, n.location.line or 0) if n.location else ("", 0)
+        )
         return Linted(results, tuple(notes), self.files, self.found)
 
     def _result(self, item: Check, findings: list[Finding]) -> CheckResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,7 +39,10 @@ def lint(
 
     start = time.monotonic()
     checks = registry.select(registry.load("lint"), select or (), ignore or ())
-    options = {"exclude": exclude or (), "per_file_ignores": config.per_file_ignores(config.load(Path.cwd()))}
+    options: dict[str, Any] = {
+        "exclude": exclude or (),
+        "per_file_ignores": config.per_file_ignores(config.load(Path.cwd())),
+    }
     wanted = paths or [Path()]
     if fix or diff:
         _mend(wanted, checks, write=not diff, unsafe=unsafe_fixes, **options)
@@ -49,12 +52,12 @@ def lint(
     emit.finish(report, format=format, output=output, fail_on=fail_on, verbose=verbose)
 
 
-def _mend(paths: list[Path], checks: object, *, write: bool, **options: object) -> None:
+def _mend(paths: list[Path], checks: Any, *, write: bool, **options: Any) -> None:
     """Write the fixes, or print them and end."""
     from torch_doctor import fixing
     from torch_doctor.model import counted
 
-    found = fixing.changes(paths, checks, **options)  # type: ignore[arg-type]
+    found = fixing.changes(paths, checks, **options)
     for change in found:
         if write:
             fixing.write(change)

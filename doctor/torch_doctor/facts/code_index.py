@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -114,7 +114,7 @@ class Index:
         return f"{target}.{rest}" if rest else target
 
     def release(self) -> None:
-        """Break the cycles between scopes, so that memory is freed without the collector. The index is of no use after."""
+        """Break the cycles between scopes, so that memory is freed without the collector; then it is of no use."""
         for scope in list(self.module.walk()):
             scope.parent = None
             scope.children.clear()
@@ -222,7 +222,7 @@ class _Builder:
         for call in self.index.calls:
             self.index.qual(call)
 
-    def _scan(self, roots: list[ast.AST], handlers: dict[type, object]) -> None:
+    def _scan(self, roots: list[ast.AST], handlers: Mapping[type, object]) -> None:
         parent, statements = self.index.parent, self.index.statements
         names = self.scope.names
         stack = roots[::-1]
@@ -230,7 +230,7 @@ class _Builder:
             node = stack.pop()
             cls = node.__class__
             if cls is ast.Name:
-                names[node.id].append(node)  # type: ignore[attr-defined]
+                names[node.id].append(node)  # type: ignore[attr-defined, arg-type]
                 continue
             handler = handlers.get(cls)
             if handler is not None:
@@ -258,9 +258,7 @@ class _Builder:
                     parent[child] = node
                     stack.append(child)
 
-    def _bind(
-        self, target: ast.AST, value: ast.expr | None, node: ast.AST, how: str, position: int = -1
-    ) -> None:
+    def _bind(self, target: ast.AST, value: ast.expr | None, node: ast.AST, how: str, position: int = -1) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
             pairs = value.elts if isinstance(value, (ast.Tuple, ast.List)) and how == "assign" else None
             paired = pairs is not None and len(pairs) == len(target.elts)
@@ -283,9 +281,9 @@ class _Builder:
         self.scope.calls.append(node)
         function = node.func
         if function.__class__ is ast.Attribute:
-            index.by_tail[function.attr].append(node)  # type: ignore[attr-defined]
+            index.by_tail[function.attr].append(node)
         elif function.__class__ is ast.Name:
-            index.by_tail[function.id].append(node)  # type: ignore[attr-defined]
+            index.by_tail[function.id].append(node)
         else:
             index.by_tail[""].append(node)
 

@@ -19,15 +19,17 @@ from torch_doctor.lint.flow import (
     keyword,
     loops_around,
     origins,
-    parameters,
     place,
     reached,
     receiver,
 )
 from torch_doctor.lint.kinds import by_name, is_module_class, kind
+from torch_doctor.lint.words import named
 
 GRAD_OFF = {"no_grad", "inference_mode", "set_grad_enabled", "_set_grad_enabled"}
-_GRAD_OFF_NAME = re.compile(r".*(?:no_?grad|inference_?mode|grad_?(?:enabled|ctx|context|mode)|eval_?mode|without_grad).*")
+_GRAD_OFF_NAME = re.compile(
+    r".*(?:no_?grad|inference_?mode|grad_?(?:enabled|ctx|context|mode)|eval_?mode|without_grad).*"
+)
 ZERO = re.compile(r".*(?:zero_?grad|clear_?grad|reset_?grad|zero_the_grad).*")
 #: methods of LightningModule that run with autograd off
 GRAD_FREE_HOOKS = {"validation_step", "test_step", "predict_step", "validation_epoch_end", "test_epoch_end"}
@@ -178,9 +180,12 @@ def mentions_grad_off(script: Script, node: ast.AST, depth: int = 2) -> bool:
                 if resolved in GRAD_OFF:
                     return True
                 for origin in origins(script, item)[:4]:
-                    if origin.node is not item and not isinstance(origin.node, ast.arg):
-                        if mentions_grad_off(origin.script, origin.node, depth - 1):
-                            return True
+                    if (
+                        origin.node is not item
+                        and not isinstance(origin.node, ast.arg)
+                        and mentions_grad_off(origin.script, origin.node, depth - 1)
+                    ):
+                        return True
         if isinstance(item, ast.Call) and depth:
             target = called(script, item)
             if target is not None and any(
@@ -210,9 +215,10 @@ def _grad_off(script: Script, node: ast.AST, depth: int) -> bool:
         if isinstance(item, (ast.With, ast.AsyncWith)):
             if any(mentions_grad_off(script, i.context_expr) for i in item.items):
                 return True
-        elif isinstance(item, FUNCTIONS):
-            if any(mentions_grad_off(script, d) for d in getattr(item, "decorator_list", ())):
-                return True
+        elif isinstance(item, FUNCTIONS) and any(
+            mentions_grad_off(script, d) for d in getattr(item, "decorator_list", ())
+        ):
+            return True
     scope = script.index.scope(node)
     if _switched_off(script, node, scope):
         return True
@@ -220,7 +226,9 @@ def _grad_off(script: Script, node: ast.AST, depth: int) -> bool:
         return False
     if scope.name in GRAD_FREE_HOOKS and is_lightning(script, scope):
         return True
-    if any(mentions_grad_off(script, d) for d in getattr(scope.owner.node if scope.owner else None, "decorator_list", ())):
+    if any(
+        mentions_grad_off(script, d) for d in getattr(scope.owner.node if scope.owner else None, "decorator_list", ())
+    ):
         return True
     sites = _sites_of(script, scope) if depth else []
     return bool(sites) and all(grad_off(script, site, depth - 1) for site in sites)
@@ -237,7 +245,12 @@ def _switched_off(script: Script, node: ast.AST, scope: Scope) -> bool:
             short = dotted(call.func).rsplit(".", 1)[-1]
             if short in ("set_grad_enabled", "_set_grad_enabled") and not _is_with_item(script, call):
                 state = not (call.args and isinstance(call.args[0], ast.Constant) and call.args[0].value is True)
-            elif (short in ("enter_context", "push") and call.args and mentions_grad_off(script, call.args[0])) or (short == "__enter__" and mentions_grad_off(script, call.func)) or short == "use_grad" or short == "disable_grad":
+            elif (
+                (short in ("enter_context", "push") and call.args and mentions_grad_off(script, call.args[0]))
+                or (short == "__enter__" and mentions_grad_off(script, call.func))
+                or short == "use_grad"
+                or short == "disable_grad"
+            ):
                 state = True
         if state:
             return True
@@ -258,16 +271,20 @@ def wants_gradient(script: Script, node: ast.AST) -> bool:
         short = name.rsplit(".", 1)[-1]
         if short in ("grad", "jacobian", "hessian", "vjp", "jvp", "vhp", "jacrev", "jacfwd", "retain_grad", "vmap"):
             return True
-        if short in ("requires_grad_", "Variable") and not _is_false(call.args[0] if call.args else keyword(call, "requires_grad")):
-            if short == "requires_grad_" or keyword(call, "requires_grad") is not None:
-                return True
+        if (
+            short in ("requires_grad_", "Variable")
+            and not _is_false(call.args[0] if call.args else keyword(call, "requires_grad"))
+            and (short == "requires_grad_" or keyword(call, "requires_grad") is not None)
+        ):
+            return True
         if keyword(call, "requires_grad") is not None and not _is_false(keyword(call, "requires_grad")):
             return True
         if words.WANTS_GRADIENT.search(short.lower()):
             return True
     scope = script.index.scope_at.get(node) or script.index.scope(node)
     return any(
-        isinstance(a.ctx, ast.Store) and inside(a, scope.node) for a in script.index.attributes.get("requires_grad", ())
+        isinstance(a.ctx, ast.Store) and inside(a, scope.node)
+        for a in script.index.attributes.get("requires_grad", ())
     ) or any(inside(a, scope.node) for a in script.index.attributes.get("grad", ()) if scope.kind != "module")
 
 
@@ -276,8 +293,10 @@ def _is_false(node: ast.AST | None) -> bool:
 
 
 #: methods of nn.Module: calling one is no forward
-MODULE_METHODS = frozenset(
-    ["modules", "children", "parameters", "buffers", "named_modules", "named_children", "named_parameters", "named_buffers", "state_dict", "eval", "train", "load_state_dict", "register_module", "register_modules", "add_module", "get_submodule", "zero_grad", "apply", "compile"]
+MODULE_METHODS = named(
+    "modules children parameters buffers named_modules named_children named_parameters named_buffers "
+    "state_dict eval train load_state_dict register_module register_modules add_module get_submodule "
+    "zero_grad apply compile"
 )
 
 
@@ -322,7 +341,11 @@ def _is_method(script: Script, function: ast.Attribute) -> bool:
 
         return owner is not None and method(script, owner, function.attr) is not None
     # obj.encoder(x): a module only where obj is one or holds one; anything else is not known
-    return not (bindings(script, dotted(function), script.index.scope(function)) or by_name(dotted(base)) == "module" or dotted(base).startswith("self"))
+    return not (
+        bindings(script, dotted(function), script.index.scope(function))
+        or by_name(dotted(base)) == "module"
+        or dotted(base).startswith("self")
+    )
 
 
 def frozen(script: Script, name: str) -> bool:
@@ -332,10 +355,18 @@ def frozen(script: Script, name: str) -> bool:
         if call.args and _is_false(call.args[0]) and (short in dotted(call.func) or _loops_over(script, call, short)):
             return True
     for attribute in script.index.attributes.get("requires_grad", ()):
-        if isinstance(attribute.ctx, ast.Store):
-            if short in dotted(attribute) or _loops_over(script, attribute, short):
-                return True
-    for short_name in ("freeze", "set_requires_grad", "requires_grad", "toggle_grad", "freeze_model", "freeze_params"):
+        if isinstance(attribute.ctx, ast.Store) and (
+            short in dotted(attribute) or _loops_over(script, attribute, short)
+        ):
+            return True
+    for short_name in (
+        "freeze",
+        "set_requires_grad",
+        "requires_grad",
+        "toggle_grad",
+        "freeze_model",
+        "freeze_params",
+    ):
         for call in script.index.by_tail.get(short_name, ()):
             if any(short in dotted(a) for a in [*call.args, call.func]) or any(
                 short in dotted(e) for a in call.args if isinstance(a, (ast.List, ast.Tuple)) for e in a.elts
@@ -346,9 +377,10 @@ def frozen(script: Script, name: str) -> bool:
 
 def _loops_over(script: Script, node: ast.AST, short: str) -> bool:
     for item in script.index.ancestors(node):
-        if isinstance(item, (ast.For, ast.AsyncFor)):
-            if any(words.tail(dotted(n)) == short for n in ast.walk(item.iter) if isinstance(n, (ast.Name, ast.Attribute))):
-                return True
+        if isinstance(item, (ast.For, ast.AsyncFor)) and any(
+            words.tail(dotted(n)) == short for n in ast.walk(item.iter) if isinstance(n, (ast.Name, ast.Attribute))
+        ):
+            return True
     return False
 
 
@@ -359,9 +391,12 @@ def modules_of(script: Script, optimizer: ast.AST) -> set[str]:
         if isinstance(origin.node, ast.Call):
             for argument in [*origin.node.args, *(k.value for k in origin.node.keywords)]:
                 for item in ast.walk(argument):
-                    if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute):
-                        if item.func.attr in ("parameters", "named_parameters"):
-                            found.add(dotted(item.func.value))
+                    if (
+                        isinstance(item, ast.Call)
+                        and isinstance(item.func, ast.Attribute)
+                        and item.func.attr in ("parameters", "named_parameters")
+                    ):
+                        found.add(dotted(item.func.value))
     return found
 
 
@@ -369,7 +404,3 @@ def is_module_scope(script: Script, scope: Scope) -> bool:
     """Whether a scope is a method of an nn.Module of this file."""
     owner = scope.owner
     return owner is not None and is_module_class(script, owner)
-
-
-__all__ = [name for name in dir() if not name.startswith("__")]
-_ = parameters

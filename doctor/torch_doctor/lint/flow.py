@@ -53,7 +53,7 @@ def loops_around(script: Script, node: ast.AST) -> list[Loop]:
     found: list[Loop] = []
     child = node
     for item in script.index.ancestors(node):
-        if isinstance(item, FUNCTIONS) or isinstance(item, ast.ClassDef):
+        if isinstance(item, (FUNCTIONS, ast.ClassDef)):
             break
         if isinstance(item, LOOPS) and child is not getattr(item, "iter", None) and child not in item.orelse:
             found.append(item)
@@ -85,7 +85,7 @@ def bindings(script: Script, name: str, scope: Scope) -> list[Binding]:
         if name in at.bindings and (at.kind != "class" or at is scope):
             found = at.bindings[name]
             if all(b.how == "global" for b in found):
-                return [b for b in script.index.module.bindings.get(name, ())] or found
+                return list(script.index.module.bindings.get(name, ())) or found
             return found
         at = at.parent
     return []
@@ -249,7 +249,9 @@ def _called(script: Script, call: ast.Call) -> tuple[Script, Scope] | None:
     if isinstance(receiver, ast.Name) and receiver.id in ("self", "cls"):
         return method(script, scope.owner, function.attr)
     if isinstance(receiver, ast.Call) and dotted(receiver.func) == "super" and scope.owner is not None:
-        return next((m for m in (method(script, o, function.attr) for o in lineage(script, scope.owner)[1:]) if m), None)
+        return next(
+            (m for m in (method(script, o, function.attr) for o in lineage(script, scope.owner)[1:]) if m), None
+        )
     name = script.index.qual(call)
     if "." in name and not name.startswith(("torch.", "?")):
         imported = _imported(script, name)

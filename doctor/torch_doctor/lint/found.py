@@ -46,7 +46,9 @@ def location(script: Script, node: ast.AST) -> Location:
         return Location(script.path, line, column, end_line, end_column, None, snippet)
     at = script.cells[min(line, len(script.cells)) - 1]
     shift = at.line - line
-    return Location(script.path, at.line, column, end_line + shift if end_line else None, end_column, at.cell, snippet)
+    return Location(
+        script.path, at.line, column, end_line + shift if end_line else None, end_column, at.cell, snippet
+    )
 
 
 def character(script: Script, line: int, offset: int) -> int:

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import ast
 
-from torch_doctor.facts.code_index import Scope, dotted
+from torch_doctor.facts.code_index import Binding, Scope, dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
 from torch_doctor.lint.events import backward_loss, grad_off, is_backward, is_forward
-from torch_doctor.lint.flow import Binding, bindings, called, inside, last_before, place, receiver
+from torch_doctor.lint.flow import bindings, called, inside, last_before, place, receiver
 from torch_doctor.lint.kinds import kind
+from torch_doctor.lint.words import named
 
 #: methods and attributes after which no graph is left
-CUTS = frozenset(
-    ["item", "detach", "detach_", "tolist", "numpy", "argmax", "argmin", "argsort", "long", "int", "bool", "byte", "short", "eq", "ne", "gt", "lt", "ge", "le", "size", "dim", "numel", "isnan", "isinf", "isfinite", "nonzero", "any", "all", "bincount", "histc", "ndimension", "nelement", "get_device", "is_cuda", "data", "shape", "device", "dtype", "grad", "is_leaf", "requires_grad", "grad_fn", "ndim", "names", "index", "round", "sign", "floor", "ceil", "backward", "step", "format", "multinomial", "bernoulli", "sample", "isclose", "allclose"]
+CUTS = named(
+    "item detach detach_ tolist numpy argmax argmin argsort long int bool byte short eq ne gt lt ge le "
+    "size dim numel isnan isinf isfinite nonzero any all bincount histc ndimension nelement get_device "
+    "is_cuda data shape device dtype grad is_leaf requires_grad grad_fn ndim names index round sign floor "
+    "ceil backward step format multinomial bernoulli sample isclose allclose"
 )
 #: functions after which no graph is left
-CUT_FUNCTIONS = frozenset(["float", "int", "len", "bool", "str", "repr", "round", "range", "isinstance", "print", "format", "id", "hash", "type"])
-_TORCH_CUTS = frozenset(["argmax", "argmin", "eq", "ne", "gt", "lt", "ge", "le", "isnan", "round", "sign", "no_grad", "tensor", "argsort", "bincount", "is_tensor"])
+CUT_FUNCTIONS = named("float int len bool str repr round range isinstance print format id hash type")
+_TORCH_CUTS = named("argmax argmin eq ne gt lt ge le isnan round sign no_grad tensor argsort bincount is_tensor")
 #: the second value of these is a tensor of indices
-PAIRS = frozenset(["max", "min", "topk", "sort", "median", "kthvalue", "mode", "cummax", "cummin"])
-KEEPING = frozenset(
-    ["mean", "sum", "cpu", "cuda", "to", "float", "half", "double", "view", "reshape", "squeeze", "unsqueeze", "flatten", "clone", "contiguous", "abs", "sqrt", "pow", "exp", "log", "softmax", "log_softmax", "sigmoid", "permute", "transpose", "t", "max", "min", "norm", "mul", "add", "sub", "div", "prod", "var", "std", "gather", "expand", "repeat", "clamp", "requires_grad_", "type", "item_", "last_hidden_state", "square", "neg", "mean_", "loss", "logits", "masked_fill", "select", "chunk", "split", "unbind", "topk"]
+PAIRS = named("max min topk sort median kthvalue mode cummax cummin")
+KEEPING = named(
+    "mean sum cpu cuda to float half double view reshape squeeze unsqueeze flatten clone contiguous abs "
+    "sqrt pow exp log softmax log_softmax sigmoid permute transpose t max min norm mul add sub div prod "
+    "var std gather expand repeat clamp requires_grad_ type item_ last_hidden_state square neg mean_ loss "
+    "logits masked_fill select chunk split unbind topk"
 )
 
 
@@ -141,14 +148,16 @@ def _call(script: Script, node: ast.Call, depth: int) -> bool | None:
 
 def is_loss_function(short: str) -> bool:
     """Whether a name of torch.nn.functional is a loss."""
-    return short.endswith("_loss") or short in ("cross_entropy", "binary_cross_entropy", "kl_div") or short.startswith(
-        "binary_cross_entropy"
+    return (
+        short.endswith("_loss")
+        or short in ("cross_entropy", "binary_cross_entropy", "kl_div")
+        or short.startswith("binary_cross_entropy")
     )
 
 
 def _loss_of(script: Script, node: ast.Call, depth: int) -> bool | None:
     """A functional loss has a graph where its input may have one: not where both are known to have none."""
-    return False if node.args and carries(script, node.args[0], depth - 1) is False else True
+    return not (node.args and carries(script, node.args[0], depth - 1) is False)
 
 
 def _returned(target: tuple[Script, Scope], call: ast.Call, script: Script, depth: int) -> bool | None:

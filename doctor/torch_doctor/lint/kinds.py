@@ -9,6 +9,7 @@ from torch_doctor.facts.code_index import Scope, dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
 from torch_doctor.lint.flow import Origin, bases, class_of, lineage, origins, receiver
+from torch_doctor.lint.words import named
 
 #: what wraps a module and forwards to it
 WRAPPERS = {
@@ -19,7 +20,20 @@ WRAPPERS = {
     "torch._dynamo.optimize": "_orig_mod.",
 }
 #: methods of a module that return the module
-FLUENT = {"cuda", "to", "cpu", "half", "float", "double", "bfloat16", "train", "eval", "requires_grad_", "apply", "type"}
+FLUENT = {
+    "cuda",
+    "to",
+    "cpu",
+    "half",
+    "float",
+    "double",
+    "bfloat16",
+    "train",
+    "eval",
+    "requires_grad_",
+    "apply",
+    "type",
+}
 MODULE_MAKERS = ("torchvision.models.", "timm.create_model", "torch.hub.load", "segmentation_models_pytorch.")
 HUGGING_FACE = ("from_pretrained", "from_config")
 SCHEDULER_MAKERS = {
@@ -136,8 +150,10 @@ def of_class(name: str) -> str:
     return ""
 
 
-TENSOR_MAKERS = frozenset(
-    ["tensor", "zeros", "ones", "rand", "randn", "randint", "empty", "full", "arange", "linspace", "eye", "stack", "cat", "from_numpy", "as_tensor", "zeros_like", "ones_like", "rand_like", "randn_like", "full_like", "where", "softmax", "sigmoid", "log", "exp", "mean", "sum", "matmul", "einsum", "randperm", "normal"]
+TENSOR_MAKERS = named(
+    "tensor zeros ones rand randn randint empty full arange linspace eye stack cat from_numpy as_tensor "
+    "zeros_like ones_like rand_like randn_like full_like where softmax sigmoid log exp mean sum matmul "
+    "einsum randperm normal"
 )
 
 

@@ -11,7 +11,19 @@ from torch_doctor.lint.flow import class_of, constant, has_star, keyword, origin
 from torch_doctor.lint.kinds import is_dataset_class
 
 #: positional parameters of torch.utils.data.DataLoader
-PARAMETERS = ["dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory", "drop_last", "timeout", "worker_init_fn"]
+PARAMETERS = [
+    "dataset",
+    "batch_size",
+    "shuffle",
+    "sampler",
+    "batch_sampler",
+    "num_workers",
+    "collate_fn",
+    "pin_memory",
+    "drop_last",
+    "timeout",
+    "worker_init_fn",
+]
 SPAWNING = ("spawn", "forkserver")
 
 
@@ -71,7 +83,11 @@ def _context(script: Script, node: ast.expr) -> str:
     if isinstance(value, str):
         return value
     for origin in origins(script, node):
-        if isinstance(origin.node, ast.Call) and dotted(origin.node.func).endswith("get_context") and origin.node.args:
+        if (
+            isinstance(origin.node, ast.Call)
+            and dotted(origin.node.func).endswith("get_context")
+            and origin.node.args
+        ):
             value = constant(script, origin.node.args[0])
             return value if isinstance(value, str) else ""
     return ""
@@ -124,7 +140,7 @@ def dataset_classes(script: Script) -> list[DatasetClass]:
                 workers = "none"
             elif not own and len(everything) and any(x.has_workers and x.dataset is None for x in everything):
                 workers = "some"
-            found.append(DatasetClass(owner, workers, (busy or own or [None])[0]))
+            found.append(DatasetClass(owner, workers, next(iter(busy or own), None)))
         script.memo["dataset_classes"] = found
     result: list[DatasetClass] = script.memo["dataset_classes"]
     return result

@@ -14,7 +14,9 @@ from torch_doctor.model import Check, Finding, Suppression
 
 _NOQA = re.compile(r"#\s*noqa(?P<colon>:\s*(?P<codes>[A-Za-z]+[0-9]+(?:[,\s]+[A-Za-z]+[0-9]+)*))?", re.IGNORECASE)
 _OUR_ID = re.compile(r"[a-z]{2,4}1\d\d")
-_OWN = re.compile(r"#\s*torch-doctor:\s*ignore(?P<file>-file)?(?:\[(?P<codes>[^\]]*)\])?(?P<reason>.*)", re.IGNORECASE)
+_OWN = re.compile(
+    r"#\s*torch-doctor:\s*ignore(?P<file>-file)?(?:\[(?P<codes>[^\]]*)\])?(?P<reason>.*)", re.IGNORECASE
+)
 
 
 @dataclass(eq=False)
@@ -111,7 +113,9 @@ def _lines(script: Script, notes: Iterable[Comment]) -> dict[int, list[Comment]]
         line = note.line
         alone = script.lines[line - 1].lstrip().startswith("#") if line <= len(script.lines) else False
         if alone and note.own:
-            while line < len(script.lines) and (not script.lines[line].strip() or script.lines[line].lstrip().startswith("#")):
+            while line < len(script.lines) and (
+                not script.lines[line].strip() or script.lines[line].lstrip().startswith("#")
+            ):
                 line += 1
             line += 1
         first, last = spans.get(line, (line, line))
@@ -149,7 +153,11 @@ def unused(notes: Iterable[Comment], checks: Iterable[Check]) -> list[tuple[Comm
             if not note.used:
                 found.append((note, ""))
             continue
-        used = {u.lower() for u in note.used} | {ran[u.lower()].name for u in note.used} | {ran[u.lower()].family.lower() for u in note.used}
+        used = (
+            {u.lower() for u in note.used}
+            | {ran[u.lower()].name for u in note.used}
+            | {ran[u.lower()].family.lower() for u in note.used}
+        )
         for code in sorted(note.codes - used):
             known = code in ran or code in names or any(c.family.lower() == code for c in ran.values())
             if known or not re.fullmatch(r"[a-z]{2,4}[012]\d\d", code):
@@ -168,7 +176,8 @@ def by_configuration(
         return found
     return [
         (c, replace(f, suppression=Suppression("configuration", "per-file-ignores")))
-        if f.suppression is None and ({c.id.lower(), c.name, c.family.lower(), "all"} | {t.lower() for t in c.tags}) & tokens
+        if f.suppression is None
+        and ({c.id.lower(), c.name, c.family.lower(), "all"} | {t.lower() for t in c.tags}) & tokens
         else (c, f)
         for c, f in found
     ]
@@ -176,4 +185,7 @@ def by_configuration(
 
 def _matches(path: str, pattern: str) -> bool:
     text = path.replace("\\", "/")
-    return any(fnmatch.fnmatch(text, p) for p in (pattern, f"*/{pattern}", f"{pattern.rstrip('/')}/*", f"*/{pattern.rstrip('/')}/*"))
+    return any(
+        fnmatch.fnmatch(text, p)
+        for p in (pattern, f"*/{pattern}", f"{pattern.rstrip('/')}/*", f"*/{pattern.rstrip('/')}/*")
+    )

@@ -14,9 +14,13 @@ MODULE = re.compile(
     r"net[gdabqe]|[gdq]net|[gd]_?[ab]|[gd]_(?:ab|ba)|[gd]|q_?target|target_?q|m"
 )
 OPTIMIZER = re.compile(r"(?:.*_|g|d)?(?:opt|optim|optimizer|optimiser|sgd|adam|adamw)(?:imizer)?(?:_?\w{1,8}|_.*)?")
-NOT_OPTIMIZER = re.compile(r"opts?_?args|.*(?:option|config|cfg|params|kwargs|state|name|type|cls|class|sched).*|opts")
+NOT_OPTIMIZER = re.compile(
+    r"opts?_?args|.*(?:option|config|cfg|params|kwargs|state|name|type|cls|class|sched).*|opts"
+)
 SCHEDULER = re.compile(r"(?:.*_)?(?:sched|scheduler|lr_sched|lr_scheduler|plateau|warmup)(?:_?\w{1,6})?|scheduler.*")
-LOADER = re.compile(r".*(?:loader|loaders)(?:_?\w{1,6})?|(?:.*_)?dl|(?:train|val|valid|test|eval|tr|va)_?(?:dl|iter|it)")
+LOADER = re.compile(
+    r".*(?:loader|loaders)(?:_?\w{1,6})?|(?:.*_)?dl|(?:train|val|valid|test|eval|tr|va)_?(?:dl|iter|it)"
+)
 CRITERION = re.compile(
     r"(?:.*_)?(?:crit|criterion|criteria|loss_?fn|loss_?func|loss_?function|objective|lossfn|loss_?fct|lossf)(?:_.*)?|"
     r"(?:bce|mse|ce|l1|nll|kl|xent|gan|adv)_?(?:loss)?(?:_fn)?"
@@ -36,13 +40,20 @@ WANTS_GRADIENT = re.compile(
     r"attack|fgsm|pgd|advers|saliency|grad_?cam|attribut|integrated|deep_?dream|style|invert|inversion|optimi[sz]e|"
     r"influence|hessian|jacobian|fisher|sensitivity|gradient|lime|shap|explain|perturb|langevin|guidance|energy"
 )
-TEACHER = re.compile(r".*(?:teacher|momentum_(?:model|encoder|net)|model_t|net_t|ema_model|model_ema).*|t_?(?:net|model)")
+TEACHER = re.compile(
+    r".*(?:teacher|momentum_(?:model|encoder|net)|model_t|net_t|ema_model|model_ema).*|t_?(?:net|model)"
+)
 TARGET_NET = re.compile(
     r".*target_?(?:net|network|model|q|critic|actor|policy|encoder|value|dqn|qnet).*|"
     r".*(?:net|network|model|q|critic|actor|policy|dqn|encoder|value)\d?_?(?:target|tgt|targ).*|q_?targ|tgt_?net|target"
 )
 DISCRIMINATOR = re.compile(r"(?:.*_)?(?:d|disc|discriminator|critic|netd|dnet|d_net|d_model|d_[ab])(?:_.*)?", re.I)
 DEVICE = re.compile(r"(?:.*_)?(?:device|dev|gpu|cuda|rank|local_rank)")
+
+
+def named(text: str) -> frozenset[str]:
+    """A table of names, written as one text."""
+    return frozenset(text.split())
 
 
 @functools.lru_cache(maxsize=1 << 16)

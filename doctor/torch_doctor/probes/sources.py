@@ -22,9 +22,11 @@ from torch_doctor.model import Location, Notification, Severity
 
 SUFFIXES = (".py", ".pyi", ".ipynb")
 #: folders that hold no code of the project's own
-SKIPPED_FOLDERS = frozenset(
-    [".git", ".hg", ".svn", ".tox", ".nox", ".venv", "venv", "env", ".env", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".eggs", "build", "dist", "site-packages", ".ipynb_checkpoints", ".idea", ".vscode"]
-)
+SKIPPED_FOLDERS = {
+    *(".git", ".hg", ".svn", ".tox", ".nox", ".venv", "venv", "env", ".env", "node_modules", "site-packages"),
+    *("__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ipynb_checkpoints", ".eggs", "build", "dist"),
+    *(".idea", ".vscode"),
+}
 #: larger files are data, not code, in bytes
 MAX_BYTES = 16 << 20
 #: the parser's own limit is low for a generated expression; a thread with this stack parses those, in bytes
@@ -72,7 +74,11 @@ def _walk(folder: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
         for entry in entries:
             path = at / entry.name
             if entry.is_dir(follow_symlinks=False):
-                if entry.name not in SKIPPED_FOLDERS and not known.match(path, True) and not _excluded(path, patterns):
+                if (
+                    entry.name not in SKIPPED_FOLDERS
+                    and not known.match(path, True)
+                    and not _excluded(path, patterns)
+                ):
                     stack.append((path, known))
             elif entry.name.endswith(SUFFIXES) and not known.match(path, False) and entry.is_file():
                 found.append(path)
@@ -82,7 +88,10 @@ def _walk(folder: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
 def _excluded(path: Path, patterns: tuple[str, ...]) -> bool:
     text = path.as_posix()
     return any(
-        fnmatch.fnmatch(text, p) or fnmatch.fnmatch(path.name, p) or fnmatch.fnmatch(text, f"*/{p}") or p.rstrip("/") in path.parts
+        fnmatch.fnmatch(text, p)
+        or fnmatch.fnmatch(path.name, p)
+        or fnmatch.fnmatch(text, f"*/{p}")
+        or p.rstrip("/") in path.parts
         for p in patterns
     )
 
@@ -200,7 +209,9 @@ def _error_place(error: SyntaxError, cells: tuple[SourceLine, ...]) -> tuple[int
     return error.lineno, error.offset, None
 
 
-def _unread(path: Path, message: str, line: int | None = None, column: int | None = None, cell: int | None = None) -> Unread:
+def _unread(
+    path: Path, message: str, line: int | None = None, column: int | None = None, cell: int | None = None
+) -> Unread:
     place = Location(str(path), line, max(column, 1) if column is not None else None, cell=cell)
     return Unread(Notification(message, place, Severity.WARNING))
 

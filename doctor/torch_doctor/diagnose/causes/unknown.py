@@ -41,5 +41,5 @@ def unrecognised_failure(log: LogFacts) -> Iterator[Finding]:
         f"no known cause fits this log; its last error line is: {line.text.strip()[:300]}",
         Remediation("Read the lines above it", ("PYTHONFAULTHANDLER=1 python train.py",)),
         {"line": line.number, "text": [line.text], "kind": UNKNOWN},
-        Location(log.path, line.number),
+        Location(log.path, line.number, snippet=line.text.strip()[:240]),
     )

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from torch_doctor.facts.code_index import dotted
 from torch_doctor.facts.script import Script
-from torch_doctor.lint.events import backward_loss, is_backward, step_target
-from torch_doctor.lint.flow import calls_in, keyword, loops_around, place, reached, receiver
+from torch_doctor.lint.events import is_backward, step_target
+from torch_doctor.lint.flow import calls_in, loops_around, place, reached, receiver
 from torch_doctor.lint.found import ERROR, WARNING, finding, fix, insert, replace, source, span
 from torch_doctor.lint.kinds import kind
 from torch_doctor.model import Edit, Finding, Fix
@@ -24,8 +24,8 @@ def old_amp_api(script: Script) -> Iterator[Finding]:
     """torch.cuda.amp is used instead of torch.amp.
 
     What it checks:
-        Imports and uses of autocast, GradScaler, custom_fwd and custom_bwd of torch.cuda.amp and torch.cpu.amp, but for
-        those that are the fallback for an older torch.
+        Imports and uses of autocast, GradScaler, custom_fwd and custom_bwd of torch.cuda.amp and torch.cpu.amp, but
+        for those that are the fallback for an older torch.
     Why it matters:
         Deprecated since PyTorch 2.4: each use prints a FutureWarning, and it works on one kind of device only.
     Example:
@@ -94,16 +94,19 @@ _MODULES = {
 
 
 def _fallback(script: Script, node: ast.AST) -> bool:
-    """Within try/except ImportError, or a condition on a version or on hasattr: written for an older torch on purpose."""
+    """Within try/except ImportError, or a condition on a version or hasattr: for an older torch on purpose."""
     for item in script.index.ancestors(node):
         if isinstance(item, ast.Try):
             for handler in item.handlers:
                 caught = ast.dump(handler.type) if handler.type is not None else ""
-                if any(word in caught for word in ("ImportError", "AttributeError", "ModuleNotFoundError", "Exception")):
+                if any(
+                    word in caught for word in ("ImportError", "AttributeError", "ModuleNotFoundError", "Exception")
+                ):
                     return True
-        if isinstance(item, (ast.If, ast.IfExp)):
-            if any(word in ast.dump(item.test).lower() for word in ("version", "hasattr", "torch_", "_ge_", "available")):
-                return True
+        if isinstance(item, (ast.If, ast.IfExp)) and any(
+            word in ast.dump(item.test).lower() for word in ("version", "hasattr", "torch_", "_ge_", "available")
+        ):
+            return True
     return False
 
 
@@ -124,7 +127,7 @@ def _import_fix(script: Script, node: ast.ImportFrom, device: str) -> Fix | None
 
 
 def _one_line_module(script: Script, node: ast.ImportFrom) -> bool:
-    line = script.lines[node.lineno - 1][: 200].encode()[node.col_offset :].decode(errors="replace")
+    line = script.lines[node.lineno - 1][:200].encode()[node.col_offset :].decode(errors="replace")
     return line.startswith(f"from {node.module} import")
 
 
@@ -250,8 +253,8 @@ def scaler_bypassed(script: Script) -> Iterator[Finding]:
     """The loss is scaled by GradScaler and the optimizer is stepped without it, or the scale is never updated.
 
     What it checks:
-        A block with scaler.scale(loss).backward() and optimizer.step() on the optimizer itself; one with scaler.step() and
-        no scaler.update() anywhere in the file.
+        A block with scaler.scale(loss).backward() and optimizer.step() on the optimizer itself; one with
+        scaler.step() and no scaler.update() anywhere in the file.
     Why it matters:
         The optimizer takes gradients that are some 65536 times too large; or the scale stays where it overflowed.
     Example:
@@ -294,14 +297,19 @@ def scaler_bypassed(script: Script) -> Iterator[Finding]:
                 f"{source(script, direct[0])} takes gradients that GradScaler has scaled",
                 "scaler.step(optimizer); scaler.update()",
             )
-        elif by_scaler and not any(kind(script, receiver(c) or c) == "scaler" for c in script.index.by_tail.get("update", ())):
+        elif by_scaler and not any(
+            kind(script, receiver(c) or c) == "scaler" for c in script.index.by_tail.get("update", ())
+        ):
             step = next(c for c in calls if _scaler_method(script, c, "step"))
             if not any(_gives_away(script, c) for c in calls):
-                yield finding(script, step, WARNING, "scaler.update() is never called: the scale does not adapt", "scaler.update() after scaler.step()")
+                yield finding(
+                    script,
+                    step,
+                    WARNING,
+                    "scaler.update() is never called: the scale does not adapt",
+                    "scaler.update() after scaler.step()",
+                )
 
 
 def _gives_away(script: Script, call: ast.Call) -> bool:
     return any(kind(script, a) == "scaler" for a in [*call.args, *(k.value for k in call.keywords)])
-
-
-_unused = (backward_loss, keyword)

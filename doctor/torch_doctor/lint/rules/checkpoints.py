@@ -9,7 +9,7 @@ from torch_doctor.facts.code_index import dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
 from torch_doctor.lint.events import uses
-from torch_doctor.lint.flow import bindings, constant, keyword, last_before, origins, place, receiver
+from torch_doctor.lint.flow import bindings, constant, keyword, last_before, receiver
 from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, source
 from torch_doctor.lint.kinds import WRAPPERS, kind
 from torch_doctor.model import Finding
@@ -36,7 +36,9 @@ def wrapper_of(script: Script, node: ast.AST, depth: int = 4) -> str:
     if name.rsplit(".", 1)[-1] in ("module", "_orig_mod"):
         return ""
     if name.startswith("self."):
-        found = [b for b in bindings(script, name, script.index.scope(node)) if b.how == "assign" and b.value is not None]
+        found = [
+            b for b in bindings(script, name, script.index.scope(node)) if b.how == "assign" and b.value is not None
+        ]
         last = found[-1] if found else None
     else:
         item = last_before(script, name, node)
@@ -78,7 +80,8 @@ def wrapper_prefix_saved(script: Script) -> Iterator[Finding]:
         torch.save of the state_dict() of a model wrapped in DataParallel, DistributedDataParallel or torch.compile;
         not where the file strips the prefix, or loads the file into the wrapped model again.
     Why it matters:
-        A bare model does not load it: "Missing key(s) in state_dict", or, with strict=False, it silently stays random.
+        A bare model does not load it: "Missing key(s) in state_dict", or, with strict=False, it silently stays
+        random.
     Example:
         Bad::
 
@@ -96,7 +99,8 @@ def wrapper_prefix_saved(script: Script) -> Iterator[Finding]:
                 model = nn.DataParallel(model)
                 torch.save(model.module.state_dict(), "m.pt")
     Fix:
-        Save model.module.state_dict() (_orig_mod for torch.compile); torch-doctor checkpoint strip-prefix mends a file.
+        Save model.module.state_dict() (_orig_mod for torch.compile); torch-doctor checkpoint strip-prefix mends a
+        file.
     References:
         https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html
     """
@@ -127,14 +131,21 @@ def _strips(script: Script) -> bool:
 
 def _is_saved(script: Script, call: ast.Call) -> bool:
     for parent in script.index.ancestors(call):
-        if isinstance(parent, ast.Call) and script.index.qual(parent).rsplit(".", 1)[-1] in ("save", "save_file", "save_checkpoint"):
+        if isinstance(parent, ast.Call) and script.index.qual(parent).rsplit(".", 1)[-1] in (
+            "save",
+            "save_file",
+            "save_checkpoint",
+        ):
             return True
         if isinstance(parent, ast.Assign):
             names = {dotted(t).split("[", 1)[0] for t in parent.targets}
             scope = script.index.scope(call)
             return any(
                 script.index.qual(c).rsplit(".", 1)[-1] in ("save", "save_file")
-                and any(dotted(a) in names or (isinstance(a, ast.Dict) and any(dotted(v) in names for v in a.values if v)) for a in c.args)
+                and any(
+                    dotted(a) in names or (isinstance(a, ast.Dict) and any(dotted(v) in names for v in a.values if v))
+                    for a in c.args
+                )
                 for c in scope.calls
             )
         if isinstance(parent, ast.stmt):
@@ -144,7 +155,11 @@ def _is_saved(script: Script, call: ast.Call) -> bool:
 
 def _loaded_wrapped(script: Script) -> bool:
     """Whether the file loads into a wrapped model, and into no other."""
-    found = [wrapper_of(script, receiver(c) or c) for c in script.index.by_tail.get("load_state_dict", ()) if _into_model(script, c)]
+    found = [
+        wrapper_of(script, receiver(c) or c)
+        for c in script.index.by_tail.get("load_state_dict", ())
+        if _into_model(script, c)
+    ]
     return bool(found) and all(found)
 
 
@@ -218,11 +233,15 @@ def unsafe_load(script: Script) -> Iterator[Finding]:
     References:
         https://docs.pytorch.org/docs/stable/generated/torch.load.html
     """
-    saved = {ast.dump(c.args[1]) for c in script.index.by_tail.get("save", ()) if script.index.qual(c) == "torch.save" and len(c.args) > 1}
+    saved = {
+        ast.dump(c.args[1])
+        for c in script.index.by_tail.get("save", ())
+        if script.index.qual(c) == "torch.save" and len(c.args) > 1
+    }
     for call in script.index.by_tail.get("load", ()):
         if script.index.qual(call) != "torch.load" or constant(script, keyword(call, "weights_only")) is not False:
             continue
-        own = bool(call.args) and ast.dump(call.args[0]) in saved or _in_tests(script.path)
+        own = (bool(call.args) and ast.dump(call.args[0]) in saved) or _in_tests(script.path)
         yield finding(
             script,
             call,
@@ -244,8 +263,8 @@ def load_result_assigned_to_model(script: Script) -> Iterator[Finding]:
     What it checks:
         model = model.load_state_dict(...), and load_state_dict of a string.
     Why it matters:
-        load_state_dict works in place and returns the keys that did not fit: the next call of the model fails. A path is
-        no state_dict: it raises.
+        load_state_dict works in place and returns the keys that did not fit: the next call of the model fails. A
+        path is no state_dict: it raises.
     Example:
         Bad::
 
@@ -268,16 +287,21 @@ def load_result_assigned_to_model(script: Script) -> Iterator[Finding]:
     for call in script.index.by_tail.get("load_state_dict", ()):
         parent = script.index.parent.get(call)
         value = receiver(call)
-        if isinstance(parent, ast.Assign) and value is not None and dotted(value):
-            if len(parent.targets) == 1 and dotted(parent.targets[0]) == dotted(value):
-                yield finding(
-                    script,
-                    call,
-                    ERROR,
-                    f"load_state_dict returns the keys that did not fit: {source(script, value)} is no model after this",
-                    f"{source(script, call)} on a line of its own",
-                )
-                continue
+        if (
+            isinstance(parent, ast.Assign)
+            and value is not None
+            and dotted(value)
+            and len(parent.targets) == 1
+            and dotted(parent.targets[0]) == dotted(value)
+        ):
+            yield finding(
+                script,
+                call,
+                ERROR,
+                f"load_state_dict returns the keys that did not fit: {source(script, value)} is no model now",
+                f"{source(script, call)} on a line of its own",
+            )
+            continue
         first = call.args[0] if call.args else None
         if (isinstance(first, ast.Constant) and isinstance(first.value, str)) or _is_text(script, first):
             yield finding(
@@ -293,4 +317,54 @@ def _is_text(script: Script, node: ast.AST | None) -> bool:
     return isinstance(node, ast.Name) and isinstance(constant(script, node), str)
 
 
-_unused = (words, origins, place)
+@check("CKP105", "bare-checkpoint-into-wrapper")
+def bare_checkpoint_into_wrapper(script: Script) -> Iterator[Finding]:
+    """A checkpoint without the wrapper's prefix is loaded into the wrapped model.
+
+    What it checks:
+        load_state_dict on a model wrapped in DataParallel, DistributedDataParallel or torch.compile, in a file that
+        saves the state_dict of the bare model only.
+    Why it matters:
+        "Missing key(s) in state_dict": every key lacks the "module." that the wrapper has.
+    Example:
+        Bad::
+
+            import torch
+            from torch import nn
+            def save(model):
+                torch.save(model.module.state_dict(), "m.pt")
+            def resume(model):
+                model = nn.DataParallel(model)
+                model.load_state_dict(torch.load("m.pt"))
+
+        Good::
+
+            import torch
+            from torch import nn
+            def save(model):
+                torch.save(model.module.state_dict(), "m.pt")
+            def resume(model):
+                model = nn.DataParallel(model)
+                model.module.load_state_dict(torch.load("m.pt"))
+    Fix:
+        model.module.load_state_dict(...), or load before wrapping.
+    References:
+        https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html
+    """
+    if _strips(script):
+        return
+    saved = [receiver(c) for c in script.index.by_tail.get("state_dict", ()) if _is_saved(script, c)]
+    bare = [v for v in saved if v is not None and words.tail(dotted(v)) in ("module", "_orig_mod")]
+    if not bare or len(bare) != len([v for v in saved if v is not None and kind(script, v) in ("module", "")]):
+        return
+    for call in script.index.by_tail.get("load_state_dict", ()):
+        value = receiver(call)
+        prefix = wrapper_of(script, value) if value is not None else ""
+        if prefix:
+            yield finding(
+                script,
+                call,
+                ERROR,
+                f"the checkpoint lacks the {prefix!r} that {source(script, value or call)} wants: missing keys",
+                f"{source(script, value or call)}.{prefix.rstrip('.')}.load_state_dict(...)",
+            )

@@ -8,22 +8,36 @@ from dataclasses import dataclass
 
 from torch_doctor.facts.code_index import Scope, dotted
 from torch_doctor.facts.script import Script
-from torch_doctor.lint.flow import Loop, called, class_of, constant, inside, keyword, last_before, loops_around, method, origins, parameters
+from torch_doctor.lint.flow import (
+    Loop,
+    called,
+    class_of,
+    constant,
+    inside,
+    keyword,
+    last_before,
+    loops_around,
+    method,
+    origins,
+    parameters,
+)
 from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, source
 from torch_doctor.lint.kinds import is_module_class
+from torch_doctor.lint.words import named
 from torch_doctor.model import Finding, Severity
 from torch_doctor.registry import check
 
 #: attributes and methods that Dynamo knows at trace time: a branch on them guards and recompiles
-STATIC = frozenset(
-    "shape size dim ndim dtype device is_cuda requires_grad numel nelement stride is_contiguous training is_sparse layout "
-    "itemsize names is_floating_point is_complex element_size".split()
+STATIC = named(
+    "shape size dim ndim dtype device is_cuda requires_grad numel nelement stride is_contiguous training "
+    "is_sparse layout itemsize names is_floating_point is_complex element_size"
 )
 #: reads of a value: a graph break (seen with torch 2.9 to 2.13; int() and float() as item())
 READS = frozenset({"item", "tolist"})
 #: reductions to a truth value: evidence that a branch is on a value
-VALUES = frozenset(
-    "sum mean max min any all norm item std var prod abs count_nonzero argmax isnan isinf amax amin median allclose equal".split()
+VALUES = named(
+    "sum mean max min any all norm item std var prod abs count_nonzero argmax isnan isinf amax amin "
+    "median allclose equal"
 )
 
 
@@ -38,7 +52,7 @@ class Compiled:
 
 
 def compiled(script: Script) -> list[Compiled]:
-    """Every function of the file that is compiled: by decorator, torch.compile(f), torch.compile(Net()), net.compile()."""
+    """Every compiled function of the file: decorated, torch.compile(f), torch.compile(Net()), net.compile()."""
     if "compiled" in script.memo:
         known: list[Compiled] = script.memo["compiled"]
         return known
@@ -53,7 +67,11 @@ def compiled(script: Script) -> list[Compiled]:
             if script.index.qual(call) == "torch.compile" and call.args:
                 full = constant(script, keyword(call, "fullgraph")) is True
                 _add_target(script, call.args[0], full, found)
-            elif isinstance(call.func, ast.Attribute) and not call.args and not script.index.qual(call).startswith(("torch.", "re.")):
+            elif (
+                isinstance(call.func, ast.Attribute)
+                and not call.args
+                and not script.index.qual(call).startswith(("torch.", "re."))
+            ):
                 _add_target(script, call.func.value, constant(script, keyword(call, "fullgraph")) is True, found)
     script.memo["compiled"] = list(found.values())
     return list(found.values())
@@ -63,7 +81,11 @@ def _decorates(script: Script, node: ast.AST) -> bool | None:
     if isinstance(node, ast.Call):
         if script.index.qual(node) == "torch.compile":
             return constant(script, keyword(node, "fullgraph")) is True
-        if dotted(node.func).rsplit(".", 1)[-1] == "partial" and node.args and script.index.qual(node.args[0]) == "torch.compile":
+        if (
+            dotted(node.func).rsplit(".", 1)[-1] == "partial"
+            and node.args
+            and script.index.qual(node.args[0]) == "torch.compile"
+        ):
             return constant(script, keyword(node, "fullgraph")) is True
         return None
     return False if script.index.qual(node) == "torch.compile" else None
@@ -88,7 +110,11 @@ def _add_target(script: Script, node: ast.AST, full: bool, found: dict[Scope, Co
             return
     for origin in origins(script, node):
         made = origin.node
-        while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in ("cuda", "to", "eval", "train"):
+        while (
+            isinstance(made, ast.Call)
+            and isinstance(made.func, ast.Attribute)
+            and made.func.attr in ("cuda", "to", "eval", "train")
+        ):
             made = made.func.value
         if isinstance(made, ast.Call):
             owner = class_of(origin.script, made)
@@ -102,7 +128,9 @@ def _add(script: Script, scope: Scope, full: bool, found: dict[Scope, Compiled])
     arguments = getattr(scope.node, "args", None)
     names = set()
     if isinstance(arguments, ast.arguments):
-        defaults = [*arguments.posonlyargs, *arguments.args][len([*arguments.posonlyargs, *arguments.args]) - len(arguments.defaults) :]
+        defaults = [*arguments.posonlyargs, *arguments.args][
+            len([*arguments.posonlyargs, *arguments.args]) - len(arguments.defaults) :
+        ]
         plain = {a.arg for a in defaults}
         for item in [*arguments.posonlyargs, *arguments.args]:
             text = dotted(item.annotation) if item.annotation is not None else ""
@@ -152,7 +180,9 @@ def is_value(script: Script, node: ast.AST, tensors: frozenset[str], depth: int 
     if isinstance(node, ast.Compare):
         if all(isinstance(o, (ast.Is, ast.IsNot)) for o in node.ops):
             return False
-        if any(isinstance(c, ast.Constant) and (c.value is None or isinstance(c.value, str)) for c in node.comparators):
+        if any(
+            isinstance(c, ast.Constant) and (c.value is None or isinstance(c.value, str)) for c in node.comparators
+        ):
             return False
         return any(is_value(script, p, tensors, depth) for p in [node.left, *node.comparators])
     return False
@@ -163,7 +193,13 @@ def _call_value(script: Script, node: ast.Call, tensors: frozenset[str], depth: 
     if short in ("isinstance", "len", "hasattr", "getattr", "type", "callable", "id"):
         return False
     name = script.index.qual(node)
-    if name in ("torch.is_tensor", "torch.is_grad_enabled", "torch.is_autocast_enabled", "torch.is_floating_point", "torch.numel"):
+    if name in (
+        "torch.is_tensor",
+        "torch.is_grad_enabled",
+        "torch.is_autocast_enabled",
+        "torch.is_floating_point",
+        "torch.numel",
+    ):
         return False
     if isinstance(node.func, ast.Attribute) and not name.startswith("torch."):
         if short in STATIC:
@@ -180,15 +216,28 @@ def _call_value(script: Script, node: ast.Call, tensors: frozenset[str], depth: 
 def is_shape(script: Script, node: ast.AST, tensors: frozenset[str]) -> bool:
     """Whether a test depends on the shape of a tensor."""
     for item in ast.walk(node):
-        if isinstance(item, ast.Attribute) and item.attr in ("shape", "size", "numel") and is_value(script, item.value, tensors):
+        if (
+            isinstance(item, ast.Attribute)
+            and item.attr in ("shape", "size", "numel")
+            and is_value(script, item.value, tensors)
+        ):
             return True
-        if isinstance(item, ast.Call) and dotted(item.func) == "len" and item.args and is_value(script, item.args[0], tensors):
+        if (
+            isinstance(item, ast.Call)
+            and dotted(item.func) == "len"
+            and item.args
+            and is_value(script, item.args[0], tensors)
+        ):
             return True
         if isinstance(item, ast.Name):
             found = last_before(script, item.id, item)
             if found is not None and found.value is not None and found.how in ("assign", "unpack"):
                 for inner in ast.walk(found.value):
-                    if isinstance(inner, ast.Attribute) and inner.attr in ("shape", "size") and is_value(script, inner.value, tensors):
+                    if (
+                        isinstance(inner, ast.Attribute)
+                        and inner.attr in ("shape", "size")
+                        and is_value(script, inner.value, tensors)
+                    ):
                         return True
     return False
 
@@ -200,9 +249,7 @@ def _tests(scope: Scope) -> Iterator[tuple[ast.AST, ast.expr]]:
         node = stack.pop(0)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
             continue
-        if isinstance(node, (ast.If, ast.While, ast.IfExp)):
-            yield node, node.test
-        elif isinstance(node, ast.Assert):
+        if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert)):
             yield node, node.test
         stack = [*ast.iter_child_nodes(node), *stack]
 
@@ -212,11 +259,11 @@ def value_dependent_branch(script: Script) -> Iterator[Finding]:
     """A compiled function branches on what a tensor holds.
 
     What it checks:
-        if, while, and conditional expressions on a tensor's value in functions and modules that are compiled, and in the
-        helpers they call. An error with fullgraph=True.
+        if, while, and conditional expressions on a tensor's value in functions and modules that are compiled, and in
+        the helpers they call. An error with fullgraph=True.
     Why it matters:
-        Dynamo breaks the graph there: two graphs, a synchronisation with the GPU, and with fullgraph=True an error at the
-        first call.
+        Dynamo breaks the graph there: two graphs, a synchronisation with the GPU, and with fullgraph=True an error
+        at the first call.
     Example:
         Bad::
 
@@ -264,8 +311,8 @@ def shape_dependent_branch(script: Script) -> Iterator[Finding]:
     What it checks:
         if and while on shape, size() or len() of an argument of a compiled function. Advice: a note.
     Why it matters:
-        Dynamo guards on it and compiles again when the branch changes, up to the recompile limit. It is no graph break
-        and no error, not with fullgraph=True either.
+        Dynamo guards on it and compiles again when the branch changes, up to the recompile limit. It is no graph
+        break and no error, not with fullgraph=True either.
     Example:
         Bad::
 
@@ -296,7 +343,7 @@ def shape_dependent_branch(script: Script) -> Iterator[Finding]:
                     script,
                     statement,
                     NOTE,
-                    f"a branch on a shape ({source(script, test)}): each side is compiled anew, up to the recompile limit",
+                    f"a branch on a shape ({source(script, test)}): each side is compiled anew, up to the limit",
                     "Pad to a few sizes, or torch._dynamo.mark_dynamic",
                 )
 
@@ -336,7 +383,9 @@ def value_read_in_compiled(script: Script) -> Iterator[Finding]:
                 continue  # CMP101 says it
             found = _reads(script, call, item)
             if found:
-                yield finding(script, call, found[0], found[1], "Stay with tensors; print outside the compiled function")
+                yield finding(
+                    script, call, found[0], found[1], "Stay with tensors; print outside the compiled function"
+                )
 
 
 def _reads(script: Script, call: ast.Call, item: Compiled) -> tuple[Severity, str] | None:
@@ -346,14 +395,20 @@ def _reads(script: Script, call: ast.Call, item: Compiled) -> tuple[Severity, st
     if short in READS and isinstance(call.func, ast.Attribute) and is_value(script, call.func.value, item.tensors):
         if short == "tolist":
             return _severity(item), f"{source(script, call)} in a compiled function{ending}"
-        return WARNING, f"{source(script, call)} in a compiled function: a graph break up to torch 2.12, a synchronisation after"
+        return (
+            WARNING,
+            f"{source(script, call)} in a compiled function: a graph break up to torch 2.12, a synchronisation after",
+        )
     if name in ("int", "float", "bool") and call.args and is_value(script, call.args[0], item.tensors):
         severity = _severity(item) if name == "bool" else WARNING
         return severity, f"{source(script, call)} reads a tensor's value in a compiled function"
     if name in ("print", "breakpoint", "input"):
         return (ERROR if item.fullgraph else WARNING), f"{name}() in a compiled function{ending}"
     if short == "numpy" and isinstance(call.func, ast.Attribute) and is_value(script, call.func.value, item.tensors):
-        return (NOTE, f"{source(script, call)} in a compiled function: NumPy code is traced as far as Dynamo knows it")
+        return (
+            NOTE,
+            f"{source(script, call)} in a compiled function: NumPy code is traced as far as Dynamo knows it",
+        )
     return None
 
 
@@ -392,7 +447,11 @@ def compiled_in_loop(script: Script) -> Iterator[Finding]:
         loop = next((x for x in loops_around(script, call) if _repeats(script, x)), None)
         if loop is not None and not _depends(script, call, loop):
             yield finding(
-                script, call, WARNING, "torch.compile within the loop compiles again at every round", "Compile once, before the loop"
+                script,
+                call,
+                WARNING,
+                "torch.compile within the loop compiles again at every round",
+                "Compile once, before the loop",
             )
 
 
@@ -405,10 +464,16 @@ def _repeats(script: Script, loop: Loop) -> bool:
     node: ast.expr = loop.iter
     while isinstance(node, ast.Call) and node.args and dotted(node.func) in ("enumerate", "tqdm"):
         node = node.args[0]
-    return kind(script, node) == "loader" or words.says(words.LOADED, dotted(node)) or "epoch" in dotted(loop.target).lower()
+    return (
+        kind(script, node) == "loader"
+        or words.says(words.LOADED, dotted(node))
+        or "epoch" in dotted(loop.target).lower()
+    )
 
 
 def _depends(script: Script, call: ast.Call, loop: Loop) -> bool:
     """Whether what is compiled is made anew in each round."""
-    bound = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)} if not isinstance(loop, ast.While) else set()
+    bound = (
+        {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)} if not isinstance(loop, ast.While) else set()
+    )
     return any(isinstance(n, ast.Name) and n.id in bound for a in call.args for n in ast.walk(a))

@@ -14,9 +14,17 @@ from torch_doctor.lint.loaders import dataset_classes, loaders
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
 
-#: generators with a state of their own: a worker gets a copy. numpy.random's global one is seeded per worker by torch.
+#: generators with a state of their own: a worker gets a copy. The global one of numpy is seeded by torch.
 GENERATORS = frozenset(
-    ["numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator", "random.Random", "torch.Generator", "np.random.default_rng", "np.random.RandomState"]
+    [
+        "numpy.random.default_rng",
+        "numpy.random.RandomState",
+        "numpy.random.Generator",
+        "random.Random",
+        "torch.Generator",
+        "np.random.default_rng",
+        "np.random.RandomState",
+    ]
 )
 
 
@@ -26,8 +34,8 @@ def generator_copied_into_workers(script: Script) -> Iterator[Finding]:
 
     What it checks:
         default_rng, RandomState, random.Random and torch.Generator kept in self by __init__ and drawn from when items
-        are read, where the loader has workers and nothing seeds it again in the worker. The global generators of random,
-        numpy and torch are seeded per worker by current PyTorch.
+        are read, where the loader has workers and nothing seeds it again in the worker. The global generators of
+        random, numpy and torch are seeded per worker by current PyTorch.
     Why it matters:
         All workers draw the same numbers: the same crops and flips, n times, and again at every epoch.
     Example:
@@ -64,15 +72,23 @@ def generator_copied_into_workers(script: Script) -> Iterator[Finding]:
                 continue
             for binding in bound:
                 value = binding.value
-                while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "manual_seed":
+                while (
+                    isinstance(value, ast.Call)
+                    and isinstance(value.func, ast.Attribute)
+                    and value.func.attr == "manual_seed"
+                ):
                     value = value.func.value
-                if isinstance(value, ast.Call) and script.index.qual(value) in GENERATORS and _drawn(item.scope, name):
+                if (
+                    isinstance(value, ast.Call)
+                    and script.index.qual(value) in GENERATORS
+                    and _drawn(item.scope, name)
+                ):
                     yield finding(
                         script,
                         value,
                         WARNING if item.workers == "some" else NOTE,
                         f"{name} is copied into every worker in the same state: all draw the same numbers",
-                        "Seed it per worker (get_worker_info().seed in worker_init_fn), or make it from (seed, index)",
+                        "Seed it per worker (get_worker_info().seed), or make it from (seed, index)",
                     )
 
 
@@ -105,8 +121,8 @@ def iterable_dataset_not_split(script: Script) -> Iterator[Finding]:
     """An IterableDataset is read in full by every worker.
 
     What it checks:
-        An IterableDataset whose __iter__ never asks get_worker_info(), under a loader with a constant number of workers
-        above 1 and without worker_init_fn.
+        An IterableDataset whose __iter__ never asks get_worker_info(), under a loader with a constant number of
+        workers above 1 and without worker_init_fn.
     Why it matters:
         Every row comes once per worker: an epoch has n times the rows, each n times.
     Example:
@@ -134,13 +150,21 @@ def iterable_dataset_not_split(script: Script) -> Iterator[Finding]:
     if script.index.by_tail.get("get_worker_info") or "worker_info" in script.text:
         return
     for item in loaders(script):
-        if not item.workers or item.workers < 2 or item.dataset is None or item.argument("worker_init_fn") is not None:
+        if (
+            not item.workers
+            or item.workers < 2
+            or item.dataset is None
+            or item.argument("worker_init_fn") is not None
+        ):
             continue
         where, owner = item.dataset
         iterate = owner.function("__iter__")
         if where is not script or iterate is None or not is_iterable_dataset(script, owner):
             continue
-        if any("worker" in dotted(c.func).lower() or "shard" in dotted(c.func).lower() for _, c in reached(script, iterate.node)):
+        if any(
+            "worker" in dotted(c.func).lower() or "shard" in dotted(c.func).lower()
+            for _, c in reached(script, iterate.node)
+        ):
             continue
         if any(w in script.segment(iterate.node).lower() for w in ("random", "rand", "queue", "socket", "randint")):
             continue  # an endless random stream has no rows to repeat
@@ -197,12 +221,14 @@ def same_seed_in_every_worker(script: Script) -> Iterator[Finding]:
     for scope in dict.fromkeys(places):
         for call in scope.calls:
             name = script.index.qual(call)
-            if name in ("numpy.random.seed", "random.seed", "torch.manual_seed", "torch.random.manual_seed") and call.args:
-                if isinstance(constant(script, call.args[0]), int):
-                    yield finding(
-                        script,
-                        call,
-                        WARNING,
-                        f"{name}({ast.unparse(call.args[0])}) gives every worker the same numbers",
-                        "Seed with torch.initial_seed() % 2**32, or add the worker's number",
-                    )
+            if (
+                name in ("numpy.random.seed", "random.seed", "torch.manual_seed", "torch.random.manual_seed")
+                and call.args
+            ) and isinstance(constant(script, call.args[0]), int):
+                yield finding(
+                    script,
+                    call,
+                    WARNING,
+                    f"{name}({ast.unparse(call.args[0])}) gives every worker the same numbers",
+                    "Seed with torch.initial_seed() % 2**32, or add the worker's number",
+                )

@@ -69,9 +69,13 @@ def _values_of(script: Script, node: ast.Name) -> list[ast.AST]:
         return []
     if item.scope is not script.index.scope(node) or place(item.node) >= place(node):
         return []
-    if item.how == "unpack" and item.position == 1 and isinstance(item.value, ast.Call):
-        if dotted(item.value.func).rsplit(".", 1)[-1] in ("max", "min", "topk", "sort"):
-            return []
+    if (
+        item.how == "unpack"
+        and item.position == 1
+        and isinstance(item.value, ast.Call)
+        and dotted(item.value.func).rsplit(".", 1)[-1] in ("max", "min", "topk", "sort")
+    ):
+        return []
     found: list[ast.AST] = [item.value]
     if item.how == "augment":
         earlier = [b for b in item.scope.bindings[item.name] if place(b.node) < place(item.node)]
@@ -87,8 +91,8 @@ def generator_not_detached(script: Script) -> Iterator[Finding]:
         A loss over D(G(z)) without detach() or no_grad, whose backward() is followed by the step of an optimizer that
         has the discriminator's parameters, by its making or its name.
     Why it matters:
-        The generator's graph is walked and freed: the generator's own backward() fails with "Trying to backward through
-        the graph a second time", or, with retain_graph, costs a third of the speed and spoils its gradients.
+        The generator's graph is walked and freed: the generator's own backward() fails with "Trying to backward
+        through the graph a second time", or, with retain_graph, costs a third of the speed and spoils its gradients.
     Example:
         Bad::
 
@@ -141,7 +145,7 @@ def generator_not_detached(script: Script) -> Iterator[Finding]:
                 script,
                 judge,
                 ERROR if _used_again(script, judge, call) else WARNING,
-                f"{source(script, judge)} carries the graph of {source(script, maker)} into the step of {source(script, target)}",
+                f"{source(script, judge)} carries the graph of {source(script, maker)} into the discriminator's step",
                 f"{source(script, judge.func)}({source(script, judge.args[0])}.detach())",
             )
 
@@ -169,7 +173,9 @@ def _steps_only(script: Script, target: ast.AST, judge: ast.Call, maker: ast.Cal
     has = modules_of(script, target)
     d, g = dotted(judge.func).split("(")[0], dotted(maker.func).split("(")[0]
     if has:
-        return any(words.tail(d) == words.tail(h) for h in has) and not any(words.tail(g) == words.tail(h) for h in has)
+        return any(words.tail(d) == words.tail(h) for h in has) and not any(
+            words.tail(g) == words.tail(h) for h in has
+        )
     name = words.tail(dotted(target)).lower()
     for word in ("optimizer", "optimiser", "optim", "opt", "_"):
         name = name.replace(word, "")
@@ -177,11 +183,17 @@ def _steps_only(script: Script, target: ast.AST, judge: ast.Call, maker: ast.Cal
         return False
     first = words.tail(d).lower().strip("_").removeprefix("net").replace("_", "")
     other = words.tail(g).lower().strip("_").removeprefix("net").replace("_", "")
-    fits = name[0] == first[:1] and (name.startswith(first) or first.startswith(name) or words.says(words.DISCRIMINATOR, d))
-    return fits and not (other and name.startswith(other[: len(name)]) and other[:1] == name[0] and first[:1] != other[:1])
+    fits = name[0] == first[:1] and (
+        name.startswith(first) or first.startswith(name) or words.says(words.DISCRIMINATOR, d)
+    )
+    return fits and not (
+        other and name.startswith(other[: len(name)]) and other[:1] == name[0] and first[:1] != other[:1]
+    )
 
 
-_GENERATOR = re.compile(r"(?:.*_)?(?:g|gen|generator|netg|gnet|generator_\w+|g_\w+|gen_\w+|decoder|encoder|actor|policy|mapper)\w{0,3}")
+_GENERATOR = re.compile(
+    r"(?:.*_)?(?:g|gen|generator|netg|gnet|generator_\w+|g_\w+|gen_\w+|decoder|encoder|actor|policy|mapper)\w{0,3}"
+)
 
 
 def _is_generator(script: Script, maker: ast.Call) -> bool:
@@ -190,9 +202,12 @@ def _is_generator(script: Script, maker: ast.Call) -> bool:
     if _GENERATOR.fullmatch(name.lower().strip("_")):
         return True
     for call in script.index.calls:
-        if script.index.qual(call).startswith("torch.optim.") and kind(script, call) == "optimizer":
-            if any(words.tail(h) == name for h in modules_of(script, call)):
-                return True
+        if (
+            script.index.qual(call).startswith("torch.optim.")
+            and kind(script, call) == "optimizer"
+            and any(words.tail(h) == name for h in modules_of(script, call))
+        ):
+            return True
     return False
 
 
@@ -202,7 +217,9 @@ def _used_again(script: Script, judge: ast.Call, backward: ast.Call) -> bool:
     scope = script.index.scope(backward)
     stop = [place(b.node) for n in names for b in scope.bindings.get(n, ()) if place(b.node) > place(backward)]
     return any(
-        place(backward) < place(use) < min(stop, default=(1 << 30, 0)) for n in names for use in scope.names.get(n, ())
+        place(backward) < place(use) < min(stop, default=(1 << 30, 0))
+        for n in names
+        for use in scope.names.get(n, ())
     )
 
 
@@ -214,8 +231,8 @@ def teacher_not_detached(script: Script) -> Iterator[Finding]:
         The output of a module named teacher, target network or EMA model in a loss that backward() runs on, outside
         no_grad(), without detach(), where nothing freezes its parameters.
     Why it matters:
-        The teacher's activations are kept and its gradients computed for nothing: memory, over 30 % of the speed; a target
-        network that is trained towards the prediction spoils the learning.
+        The teacher's activations are kept and its gradients computed for nothing: memory, over 30 % of the speed; a
+        target network that is trained towards the prediction spoils the learning.
     Example:
         Bad::
 
@@ -277,10 +294,11 @@ def target_not_detached(script: Script) -> Iterator[Finding]:
     """The target of a regression is computed by the network that is trained, with its graph.
 
     What it checks:
-        mse_loss, smooth_l1_loss, huber_loss and their classes, whose target is a name for a target (target, expected, ...)
-        or holds a discount, and goes back to a module call outside no_grad() and without detach().
+        mse_loss, smooth_l1_loss, huber_loss and their classes, whose target is a name for a target (target,
+        expected, ...) or holds a discount, and goes back to a module call outside no_grad() and without detach().
     Why it matters:
-        The gradient flows into the target, too: the bootstrapped value moves towards the prediction and learning diverges.
+        The gradient flows into the target, too: the bootstrapped value moves towards the prediction and learning
+        diverges.
     Example:
         Bad::
 

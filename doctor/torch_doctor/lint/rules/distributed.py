@@ -15,11 +15,24 @@ from torch_doctor.lint.loaders import Loader, loaders
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
 
-_OWN_SAMPLERS = ("accelerate", "lightning", "pytorch_lightning", "deepspeed", "fastai", "webdataset", "ignite.distributed", "ray")
+_OWN_SAMPLERS = (
+    "accelerate",
+    "lightning",
+    "pytorch_lightning",
+    "deepspeed",
+    "fastai",
+    "webdataset",
+    "ignite.distributed",
+    "ray",
+)
 
 
 def _ddp(script: Script) -> bool:
-    names = ("torch.nn.parallel.DistributedDataParallel", "torch.distributed.fsdp.FullyShardedDataParallel", "torch.distributed.fsdp.fully_shard")
+    names = (
+        "torch.nn.parallel.DistributedDataParallel",
+        "torch.distributed.fsdp.FullyShardedDataParallel",
+        "torch.distributed.fsdp.fully_shard",
+    )
     return any(script.index.qual(c) in names for c in script.index.calls)
 
 
@@ -56,11 +69,16 @@ def distributed_sampler_missing(script: Script) -> Iterator[Finding]:
     if not _ddp(script) or uses(script, *_OWN_SAMPLERS):
         return
     for item in loaders(script):
-        if item.argument("sampler") is not None or item.argument("batch_sampler") is not None or has_star(item.call):
+        if (
+            (item.argument("sampler") is not None and not _is_local_sampler(script, item))
+            or item.argument("batch_sampler") is not None
+            or has_star(item.call)
+        ):
             continue
         if (item.dataset is not None and is_iterable_dataset(*item.dataset)) or _split_by_rank(script, item):
             continue
-        if constant(script, item.argument("shuffle")) is True or _trains(script, item):
+        shuffles = constant(script, item.argument("shuffle")) is True or item.argument("sampler") is not None
+        if shuffles or _trains(script, item):
             yield finding(
                 script,
                 item.call,
@@ -70,6 +88,16 @@ def distributed_sampler_missing(script: Script) -> Iterator[Finding]:
             )
 
 
+def _is_local_sampler(script: Script, item: Loader) -> bool:
+    """A sampler of torch that knows nothing of ranks."""
+    names = ("RandomSampler", "WeightedRandomSampler", "SubsetRandomSampler")
+    value = item.argument("sampler")
+    found = origins(script, value) if value is not None else []
+    return bool(found) and all(
+        isinstance(o.node, ast.Call) and dotted(o.node.func).rsplit(".", 1)[-1] in names for o in found
+    )
+
+
 def _split_by_rank(script: Script, item: Loader) -> bool:
     """Whether the data set is cut by rank: Subset(..., rank), dataset[rank::world], split_dataset_by_node."""
     value = item.argument("dataset")
@@ -77,7 +105,9 @@ def _split_by_rank(script: Script, item: Loader) -> bool:
         for node in ast.walk(origin.node):
             if isinstance(node, (ast.Name, ast.Attribute)) and "rank" in dotted(node).lower():
                 return True
-            if isinstance(node, ast.Call) and any(w in dotted(node.func).lower() for w in ("shard", "split_dataset", "iterable")):
+            if isinstance(node, ast.Call) and any(
+                w in dotted(node.func).lower() for w in ("shard", "split_dataset", "iterable")
+            ):
                 return True
     return False
 
@@ -90,9 +120,10 @@ def _trains(script: Script, item: Loader) -> bool:
             node: ast.expr = loop.iter
             while isinstance(node, ast.Call) and node is not item.call and node.args:
                 node = node.args[0]
-            if any(o.node is item.call for o in origins(script, node)):
-                if any(is_backward(w, c) for w, c in reached(script, loop)):
-                    return True
+            if any(o.node is item.call for o in origins(script, node)) and any(
+                is_backward(w, c) for w, c in reached(script, loop)
+            ):
+                return True
     return False
 
 

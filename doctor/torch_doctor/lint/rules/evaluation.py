@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from torch_doctor.facts.code_index import FUNCTIONS, LOOPS, Scope, dotted
+from torch_doctor.facts.code_index import FUNCTIONS, Scope, dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
 from torch_doctor.lint.events import (
@@ -21,8 +21,6 @@ from torch_doctor.lint.events import (
 )
 from torch_doctor.lint.flow import (
     call_sites,
-    called,
-    calls_in,
     in_body,
     inside,
     loops_around,
@@ -42,11 +40,11 @@ def evaluation_with_gradients(script: Script) -> Iterator[Finding]:
 
     What it checks:
         A model called in a loop after eval(), or in a function that is named for evaluation, outside no_grad(),
-        inference_mode() and set_grad_enabled(False), here and where the function is called from. Attacks, saliency and
-        anything else that uses the gradient are not meant.
+        inference_mode() and set_grad_enabled(False), here and where the function is called from. Attacks, saliency
+        and anything else that uses the gradient are not meant.
     Why it matters:
-        Every forward keeps its activations for a backward that never comes: about twice the memory, slower, and out of
-        memory where outputs are collected.
+        Every forward keeps its activations for a backward that never comes: about twice the memory, slower, and out
+        of memory where outputs are collected.
     Example:
         Bad::
 
@@ -73,7 +71,7 @@ def evaluation_with_gradients(script: Script) -> Iterator[Finding]:
         https://docs.pytorch.org/docs/stable/notes/autograd.html#locally-disabling-gradient-computation
     """
     named = [f for f in script.index.functions if words.says(words.EVALUATION, f.name)]
-    if not script.index.by_tail.get("eval") and not named or script.index.by_tail.get("disable_grad"):
+    if (not script.index.by_tail.get("eval") and not named) or script.index.by_tail.get("disable_grad"):
         return
     seen: set[ast.AST] = set()
     for call in sorted(script.index.calls, key=place):
@@ -145,19 +143,28 @@ def wants_gradient_directly(script: Script, scope: Scope) -> bool:
 
 
 def _evaluates(script: Script, call: ast.Call, scope: Scope, block: ast.AST, depth: int = 2) -> str:
-    """"eval" after .eval(), "name" by the function's name, or ""."""
+    """ "eval" after .eval(), "name" by the function's name, or ""."""
     if _after_eval(script, call, scope):
         named = words.says(words.EVALUATION, scope.name) if scope.kind == "function" else False
         return "name" if named and not scope.name.startswith("test_") else "eval"
     if scope.kind != "function":
         return ""
-    if words.says(words.EVALUATION, scope.name) and isinstance(block, (ast.For, ast.AsyncFor)):
-        if not any(is_backward(w, c) or is_step(w, c) for w, c in reached(script, scope.node, 2)) and _over_loader(script, block):
-            return "name"
+    if (
+        words.says(words.EVALUATION, scope.name)
+        and isinstance(block, (ast.For, ast.AsyncFor))
+        and (
+            not any(is_backward(w, c) or is_step(w, c) for w, c in reached(script, scope.node, 2))
+            and _over_loader(script, block)
+        )
+    ):
+        return "name"
     sites = call_sites(script, scope) if depth else []
-    if sites and not any(is_backward(script, c) for c in scope.calls):
-        if all(_after_eval(script, s, script.index.scope(s)) for s in sites):
-            return "eval"
+    if (
+        sites
+        and not any(is_backward(script, c) for c in scope.calls)
+        and all(_after_eval(script, s, script.index.scope(s)) for s in sites)
+    ):
+        return "eval"
     return ""
 
 
@@ -262,14 +269,16 @@ def eval_mode_never_undone(script: Script) -> Iterator[Finding]:
                     script,
                     seen,
                     WARNING,
-                    f"{source(script, seen)} is never undone: from the next round of the loop on the model trains in eval mode",
+                    f"{source(script, seen)} is never undone: from the next round on the model trains in eval mode",
                     "Call model.train() at the top of every epoch",
                 )
 
 
 def _eval_in(script: Script, loop: ast.AST) -> ast.AST | None:
     calls = [(w, c) for w, c in reached(script, loop, 3) if not isinstance(c.func, ast.Name) or True]
-    if not any((w is script and is_backward(w, c)) or is_backward(w, c) for w, c in calls) or not any(is_step(w, c) for w, c in calls):
+    if not any((w is script and is_backward(w, c)) or is_backward(w, c) for w, c in calls) or not any(
+        is_step(w, c) for w, c in calls
+    ):
         return None
     modes = [(w, c) for w, c in calls if isinstance(c.func, ast.Attribute) and c.func.attr in ("eval", "train")]
     modes = [(w, c) for w, c in modes if kind(w, c.func.value) in ("module", "")]  # type: ignore[attr-defined]
@@ -319,6 +328,3 @@ def _leaves(script: Script, call: ast.Call, loop: ast.AST) -> bool:
     return value is not None and any(
         in_body(b.node, loop) for b in scope.bindings.get(dotted(value), ()) if b.how == "assign"
     )
-
-
-_unused = (LOOPS, called, calls_in)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from torch_doctor.facts.code_index import Scope, dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint.flow import called, constant, keyword, method, origins, place
-from torch_doctor.lint.found import ERROR, WARNING, finding, source
-from torch_doctor.lint.loaders import SPAWNING, DatasetClass, dataset_classes, loaders
+from torch_doctor.lint.found import ERROR, WARNING, finding
+from torch_doctor.lint.loaders import SPAWNING, DatasetClass, dataset_classes
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
 
@@ -58,9 +58,9 @@ def handle_opened_before_workers(script: Script) -> Iterator[Finding]:
     """A data set opens a file, database or socket in __init__ and its workers share it.
 
     What it checks:
-        h5py, LMDB, sqlite, zip, tar, plain files, sockets and thread locks that __init__ (or a helper it calls, or the
-        module) opens and keeps, and the items read, where the loader has workers. A handle that __init__ closes again,
-        or that is opened at the first item of each worker, is right.
+        h5py, LMDB, sqlite, zip, tar, plain files, sockets and thread locks that __init__ (or a helper it calls, or
+        the module) opens and keeps, and the items read, where the loader has workers. A handle that __init__ closes
+        again, or that is opened at the first item of each worker, is right.
     Why it matters:
         A forked worker shares the handle with its siblings: wrong rows, "inflate() failed", a deadlock. A spawned one
         fails with "cannot be pickled".
@@ -89,7 +89,8 @@ def handle_opened_before_workers(script: Script) -> Iterator[Finding]:
                     return self.file["x"][at]
             loader = DataLoader(Rows("a.h5"), num_workers=4)
     Fix:
-        Open it at the first __getitem__ of each worker and keep it: if self.file is None: self.file = h5py.File(path).
+        Open it at the first __getitem__ of each worker and keep it: if self.file is None: self.file =
+        h5py.File(path).
     References:
         https://docs.h5py.org/en/stable/faq.html
     """
@@ -100,7 +101,12 @@ def handle_opened_before_workers(script: Script) -> Iterator[Finding]:
         for attribute, call, where in _opened(script, item.scope):
             name = where.index.qual(call)
             why = HANDLES.get(name) or LOCKS.get(name, "")
-            if not why or attribute in seen or _reset(item.scope, attribute, call) or _reopened(script, item.scope, attribute):
+            if (
+                not why
+                or attribute in seen
+                or _reset(item.scope, attribute, call)
+                or _reopened(script, item.scope, attribute)
+            ):
                 continue
             if not _used_for_items(item.scope, attribute) and name not in LOCKS:
                 continue
@@ -134,9 +140,13 @@ def _opened(script: Script, owner: Scope) -> Iterator[tuple[str, ast.Call, Scrip
     scopes = [start[1]]
     for call in start[1].calls:
         target = called(start[0], call)
-        if target is not None and target[1].parent is not None and target[1].parent.kind == "class":
-            if dotted(call.func).startswith(("self.", "super()")):
-                scopes.append(target[1])
+        if (
+            target is not None
+            and target[1].parent is not None
+            and target[1].parent.kind == "class"
+            and dotted(call.func).startswith(("self.", "super()"))
+        ):
+            scopes.append(target[1])
     for scope in scopes:
         for name, items in list(scope.bindings.items()):
             if not name.startswith("self.") or name.endswith("[]"):
@@ -162,7 +172,11 @@ def _handles(script: Script, value: ast.expr, scope: Scope, depth: int = 5) -> I
     if depth == 0:
         return
     if isinstance(value, (ast.List, ast.ListComp, ast.DictComp, ast.Tuple)):
-        parts = value.elts if isinstance(value, (ast.List, ast.Tuple)) else [value.value if isinstance(value, ast.DictComp) else value.elt]
+        parts = (
+            value.elts
+            if isinstance(value, (ast.List, ast.Tuple))
+            else [value.value if isinstance(value, ast.DictComp) else value.elt]
+        )
         for part in parts:
             yield from _handles(script, part, scope, depth - 1)
         return
@@ -196,11 +210,14 @@ def _handles(script: Script, value: ast.expr, scope: Scope, depth: int = 5) -> I
                 if isinstance(item.value, ast.Call) and target is not None:
                     opened = target[0].index.qual(item.value)
                     if opened in HANDLES:
-                        yield (found if origin.script is script else item.value), origin.script if origin.script is script else target[0]
+                        yield (
+                            (found if origin.script is script else item.value),
+                            origin.script if origin.script is script else target[0],
+                        )
 
 
 def _is_ellipsis(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and (node.value is ... or node.value == ())
+    return (isinstance(node, ast.Constant) and node.value is ...) or (isinstance(node, ast.Tuple) and not node.elts)
 
 
 def _in_memory(script: Script, call: ast.Call) -> bool:
@@ -210,7 +227,9 @@ def _in_memory(script: Script, call: ast.Call) -> bool:
     if isinstance(keyword(call, "driver_info"), ast.AST):
         return True
     first = call.args[0] if call.args else None
-    return (isinstance(first, ast.Call) and dotted(first.func).endswith("BytesIO")) or constant(script, first) == ":memory:"
+    return (isinstance(first, ast.Call) and dotted(first.func).endswith("BytesIO")) or constant(
+        script, first
+    ) == ":memory:"
 
 
 def _reset(owner: Scope, attribute: str, call: ast.Call) -> bool:
@@ -258,7 +277,7 @@ def _used_for_items(owner: Scope, attribute: str) -> bool:
     if _read_by_items(owner, attribute):
         return True
     start = owner.function("__init__")
-    for name, items in (start.bindings.items() if start is not None else ()):
+    for name, items in start.bindings.items() if start is not None else ():
         if name.startswith("self.") and name != attribute and _read_by_items(owner, name):
             for item in items:
                 if isinstance(item.value, ast.Call) and any(dotted(a) == attribute for a in item.value.args):
@@ -297,6 +316,3 @@ def _global_handles(script: Script) -> Iterator[Finding]:
                             "Open it at the first __getitem__ of each worker and keep it in self",
                             evidence={"opens": opened},
                         )
-
-
-_unused = (loaders, source)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from torch_doctor.facts.code_index import dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint.flow import (
-    bindings,
     called,
     class_of,
     constant,
@@ -18,7 +17,7 @@ from torch_doctor.lint.flow import (
     method,
     origins,
 )
-from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, fix, replace, source, span
+from torch_doctor.lint.found import NOTE, WARNING, finding, fix, replace, source, span
 from torch_doctor.lint.kinds import kind
 from torch_doctor.model import Edit, Finding, Fix
 from torch_doctor.registry import check
@@ -139,12 +138,18 @@ def _given(call: ast.Call, names: tuple[str, ...]) -> dict[str, ast.expr]:
     found = {k.arg: k.value for k in call.keywords if k.arg in ("size_average", "reduce")}
     if not any(isinstance(a, ast.Starred) for a in call.args):
         for name, value in zip(names, call.args, strict=False):
-            if name in ("size_average", "reduce") and isinstance(value, ast.Constant) and isinstance(value.value, bool):
+            if (
+                name in ("size_average", "reduce")
+                and isinstance(value, ast.Constant)
+                and isinstance(value.value, bool)
+            ):
                 found[name] = value
     return {n: v for n, v in found.items() if n and not (isinstance(v, ast.Constant) and v.value is None)}
 
 
-def _mend(script: Script, call: ast.Call, names: tuple[str, ...], given: dict[str, ast.expr], meaning: str) -> Fix | None:
+def _mend(
+    script: Script, call: ast.Call, names: tuple[str, ...], given: dict[str, ast.expr], meaning: str
+) -> Fix | None:
     if keyword(call, "reduction") is not None or has_star(call):
         return None
     positional = [v for v in given.values() if v in call.args]
@@ -165,7 +170,9 @@ def _mend(script: Script, call: ast.Call, names: tuple[str, ...], given: dict[st
     return fix(f'use reduction="{meaning}"', edits)
 
 
-def _mend_positional(script: Script, call: ast.Call, names: tuple[str, ...], given: dict[str, ast.expr], meaning: str) -> Fix | None:
+def _mend_positional(
+    script: Script, call: ast.Call, names: tuple[str, ...], given: dict[str, ast.expr], meaning: str
+) -> Fix | None:
     """Only where the deprecated arguments are the last of the positional ones."""
     first = min(call.args.index(v) for v in given.values() if v in call.args)
     tail = call.args[first:]
@@ -183,7 +190,9 @@ def _mend_positional(script: Script, call: ast.Call, names: tuple[str, ...], giv
 
 def _removal(script: Script, call: ast.Call, item: ast.keyword) -> Edit | None:
     """An edit that removes a keyword together with the comma before it."""
-    everything: list[ast.expr | ast.keyword] = sorted([*call.args, *call.keywords], key=lambda n: (n.lineno, n.col_offset))
+    everything: list[ast.expr | ast.keyword] = sorted(
+        [*call.args, *call.keywords], key=lambda n: (n.lineno, n.col_offset)
+    )
     at = everything.index(item)
     if at == 0:
         return None
@@ -263,7 +272,11 @@ def activation_does_not_fit_loss(script: Script) -> Iterator[Finding]:
                 break
             if loss in ("CrossEntropyLoss", "cross_entropy") and activation in LOG_SOFTMAX:
                 yield finding(
-                    script, call, NOTE, f"{activation} goes into {loss}, which applies it again", "Use nll_loss, or drop it"
+                    script,
+                    call,
+                    NOTE,
+                    f"{activation} goes into {loss}, which applies it again",
+                    "Use nll_loss, or drop it",
                 )
                 break
 
@@ -300,7 +313,20 @@ def loss_names(script: Script, call: ast.Call) -> list[str]:
     return sorted(found) if found and found <= set(EXPECTS) else []
 
 
-_THROUGH = {"squeeze", "view", "reshape", "flatten", "float", "unsqueeze", "to", "cuda", "contiguous", "permute", "transpose", "clamp"}
+_THROUGH = {
+    "squeeze",
+    "view",
+    "reshape",
+    "flatten",
+    "float",
+    "unsqueeze",
+    "to",
+    "cuda",
+    "contiguous",
+    "permute",
+    "transpose",
+    "clamp",
+}
 
 
 def last_activation(script: Script, node: ast.AST, depth: int) -> tuple[str, ast.AST]:
@@ -338,7 +364,9 @@ def _of_call(script: Script, node: ast.Call, depth: int) -> tuple[str, ast.AST]:
         inner = script.index.qual(node.func)
         return _of_layer(script, node.func, inner, depth)
     if isinstance(node.func, ast.Attribute):
-        if short in ("softmax", "log_softmax", "sigmoid", "sigmoid_") and not dotted(node.func.value).startswith("self"):
+        if short in ("softmax", "log_softmax", "sigmoid", "sigmoid_") and not dotted(node.func.value).startswith(
+            "self"
+        ):
             return short.rstrip("_"), node
         if short == "log" and not node.args:
             inner, where = last_activation(script, node.func.value, depth - 1)
@@ -390,9 +418,21 @@ def _of_module(script: Script, node: ast.Call, depth: int) -> tuple[str, ast.AST
 
 def _unwrapped(node: ast.AST) -> ast.AST:
     while isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute) and node.func.attr in ("to", "cuda", "train", "eval", "half", "float"):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in (
+            "to",
+            "cuda",
+            "train",
+            "eval",
+            "half",
+            "float",
+        ):
             node = node.func.value
-        elif node.args and dotted(node.func).rsplit(".", 1)[-1] in ("DataParallel", "DistributedDataParallel", "DDP", "compile"):
+        elif node.args and dotted(node.func).rsplit(".", 1)[-1] in (
+            "DataParallel",
+            "DistributedDataParallel",
+            "DDP",
+            "compile",
+        ):
             node = node.args[0]
         else:
             break
@@ -408,6 +448,3 @@ def _of_returns(script: Script, scope: object, depth: int) -> tuple[str, ast.AST
         result, where = last_activation(script, item.value, depth - 1)
         found.add(result)
     return (found.pop(), where) if len(found) == 1 else ("", where)
-
-
-_unused = (ERROR, bindings)

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from torch_doctor.facts.code_index import Scope, dotted
 from torch_doctor.facts.script import Script
-from torch_doctor.lint.flow import bindings, lineage, method, origins
-from torch_doctor.lint.found import ERROR, WARNING, finding, source
+from torch_doctor.lint.flow import bindings, lineage
+from torch_doctor.lint.found import ERROR, finding, source
 from torch_doctor.lint.kinds import is_module_class, kind
+from torch_doctor.lint.words import named
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
 
@@ -19,8 +20,8 @@ def layers_in_plain_container(script: Script) -> Iterator[Finding]:
     """A module keeps layers in a plain list or dict.
 
     What it checks:
-        self.x = [nn.Linear(...), ...], a comprehension or a dict of layers, and self.x.append(layer) on a plain list, in
-        an nn.Module; not where the layers are registered by another attribute, add_module or ModuleList.
+        self.x = [nn.Linear(...), ...], a comprehension or a dict of layers, and self.x.append(layer) on a plain
+        list, in an nn.Module; not where the layers are registered by another attribute, add_module or ModuleList.
     Why it matters:
         parameters() does not find them: the optimizer never trains them, .to() does not move them, a checkpoint lacks
         them.
@@ -55,9 +56,13 @@ def layers_in_plain_container(script: Script) -> Iterator[Finding]:
                 if not name.startswith("self.") or name.count(".") > 1 or name.endswith("[]"):
                     continue
                 for item in items:
-                    if item.how == "assign" and item.value is not None and _holds_layers(script, item.value, 3):
-                        if not _registered_later(script, owner, name):
-                            yield _plain(script, item.node, name, item.value)
+                    if (
+                        item.how == "assign"
+                        and item.value is not None
+                        and _holds_layers(script, item.value, 3)
+                        and not _registered_later(script, owner, name)
+                    ):
+                        yield _plain(script, item.node, name, item.value)
             yield from _appended(script, owner, function)
 
 
@@ -75,7 +80,14 @@ def _plain(script: Script, node: ast.AST, name: str, value: ast.AST) -> Finding:
 def _registers(owner: Scope) -> bool:
     for function in owner.walk():
         for call in function.calls:
-            if dotted(call.func) in ("self.add_module", "self.register_module", "setattr", "self.__setattr__", "self.register_parameter", "self.register_buffer"):
+            if dotted(call.func) in (
+                "self.add_module",
+                "self.register_module",
+                "setattr",
+                "self.__setattr__",
+                "self.register_parameter",
+                "self.register_buffer",
+            ):
                 return True
     return False
 
@@ -95,7 +107,9 @@ def _holds_layers(script: Script, value: ast.AST, depth: int) -> bool:
         return _holds_layers(script, value.left, depth - 1)
     if isinstance(value, ast.Call) and dotted(value.func) in ("list", "tuple") and value.args:
         inner = value.args[0]
-        return (isinstance(inner, ast.GeneratorExp) and _is_new_layer(script, inner.elt)) or _holds_layers(script, inner, depth - 1)
+        return (isinstance(inner, ast.GeneratorExp) and _is_new_layer(script, inner.elt)) or _holds_layers(
+            script, inner, depth - 1
+        )
     if isinstance(value, ast.Name):
         return _local_list(script, value, depth)
     return False
@@ -122,14 +136,22 @@ def _has_parameters(script: Script, owner: Scope) -> bool:
             for call in scope.calls:
                 name = script.index.qual(call)
                 short = name.rsplit(".", 1)[-1]
-                if name.startswith("torch.nn.") and name.count(".") == 2 and short[:1].isupper():
-                    if short not in _WITHOUT_PARAMETERS and not short.endswith("Loss"):
-                        return True
+                if (
+                    name.startswith("torch.nn.")
+                    and name.count(".") == 2
+                    and short[:1].isupper()
+                    and short not in _WITHOUT_PARAMETERS
+                    and not short.endswith("Loss")
+                ):
+                    return True
     return False
 
 
-_WITHOUT_PARAMETERS = frozenset(
-    ["ReLU", "ReLU6", "LeakyReLU", "GELU", "SiLU", "ELU", "SELU", "Sigmoid", "Tanh", "Softmax", "LogSoftmax", "Softplus", "Hardtanh", "Hardswish", "Mish", "Identity", "Flatten", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "MaxPool1d", "MaxPool2d", "MaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool2d", "Upsample", "ZeroPad2d", "ReflectionPad2d", "PixelShuffle", "Unflatten", "CosineSimilarity", "DataParallel"]
+_WITHOUT_PARAMETERS = named(
+    "ReLU ReLU6 LeakyReLU GELU SiLU ELU SELU Sigmoid Tanh Softmax LogSoftmax Softplus Hardtanh Hardswish "
+    "Mish Identity Flatten Dropout Dropout1d Dropout2d Dropout3d MaxPool1d MaxPool2d MaxPool3d AvgPool1d "
+    "AvgPool2d AvgPool3d AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveMaxPool2d Upsample ZeroPad2d "
+    "ReflectionPad2d PixelShuffle Unflatten CosineSimilarity DataParallel"
 )
 
 
@@ -152,9 +174,10 @@ def _local_list(script: Script, node: ast.Name, depth: int) -> bool:
 def _used_in_container(script: Script, scope: Scope, name: str) -> bool:
     for call in scope.calls:
         short = dotted(call.func).rsplit(".", 1)[-1]
-        if short in ("ModuleList", "Sequential", "ModuleDict", "ParameterList", "OrderedDict"):
-            if any(isinstance(n, ast.Name) and n.id == name for a in call.args for n in ast.walk(a)):
-                return True
+        if short in ("ModuleList", "Sequential", "ModuleDict", "ParameterList", "OrderedDict") and any(
+            isinstance(n, ast.Name) and n.id == name for a in call.args for n in ast.walk(a)
+        ):
+            return True
     return False
 
 
@@ -224,7 +247,11 @@ def parameter_is_no_leaf(script: Script) -> Iterator[Finding]:
         if attribute.attr not in ("cuda", "to", "half", "float", "double", "type"):
             continue
         statement = script.index.statement(call)
-        if isinstance(statement, ast.Assign) and statement.value is outer and dotted(statement.targets[0]).startswith("self."):
+        if (
+            isinstance(statement, ast.Assign)
+            and statement.value is outer
+            and dotted(statement.targets[0]).startswith("self.")
+        ):
             yield finding(
                 script,
                 outer,
@@ -275,7 +302,9 @@ def super_init_missing(script: Script) -> Iterator[Finding]:
                 for n, items in start.bindings.items()
                 if n.startswith("self.")
                 for b in items
-                if isinstance(b.value, ast.Call) and script.index.qual(b.value).startswith("torch.nn.") and kind(script, b.value) == "module"
+                if isinstance(b.value, ast.Call)
+                and script.index.qual(b.value).startswith("torch.nn.")
+                and kind(script, b.value) == "module"
             ),
             None,
         )
@@ -287,6 +316,3 @@ def super_init_missing(script: Script) -> Iterator[Finding]:
                 f"{owner.name} assigns a layer without super().__init__(): AttributeError",
                 "super().__init__() as the first line of __init__",
             )
-
-
-_unused = (WARNING, lineage, method, origins)

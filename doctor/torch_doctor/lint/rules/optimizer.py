@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torch_doctor.facts.code_index import dotted
 from torch_doctor.facts.script import Script
+from torch_doctor.lint import words
 from torch_doctor.lint.events import (
     backward_loss,
     engine_backward,
@@ -21,6 +22,7 @@ from torch_doctor.lint.events import (
 )
 from torch_doctor.lint.flow import (
     Loop,
+    bindings,
     called,
     calls_in,
     constant,
@@ -108,7 +110,9 @@ def _training_loop(script: Script, call: ast.Call) -> ast.AST | None:
     if is_lightning(script, scope) and scope.name == "training_step":
         return scope.node if any(is_step(script, c) for c in scope.calls) else None
     for loop in repeated_in(script, call):
-        if any(is_step(where, c) and not _closed_elsewhere(c, loop, where, script) for where, c in reached(script, loop)):
+        if any(
+            is_step(where, c) and not _closed_elsewhere(c, loop, where, script) for where, c in reached(script, loop)
+        ):
             return loop
     return None
 
@@ -118,7 +122,21 @@ def _closed_elsewhere(call: ast.Call, loop: Loop, where: Script, script: Script)
     return where is script and inside(call, loop) and not in_body(call, loop)
 
 
-_HARMLESS = ("torch.", "math.", "numpy.", "np.", "print", "len", "range", "enumerate", "zip", "tqdm", "logging.", "wandb.", "?")
+_HARMLESS = (
+    "torch.",
+    "math.",
+    "numpy.",
+    "np.",
+    "print",
+    "len",
+    "range",
+    "enumerate",
+    "zip",
+    "tqdm",
+    "logging.",
+    "wandb.",
+    "?",
+)
 
 
 def _may_clear(script: Script, loop: ast.AST, backward: ast.Call) -> bool:
@@ -127,21 +145,31 @@ def _may_clear(script: Script, loop: ast.AST, backward: ast.Call) -> bool:
         name = where.index.qual(call)
         if called(where, call) is not None or name.startswith(_HARMLESS):
             continue
-        if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) and call.func.value.id == "self":
-            if where.index.scope(call).owner is not None and not _known_attribute(where, call):
-                return True
+        if (
+            (
+                isinstance(call.func, ast.Attribute)
+                and isinstance(call.func.value, ast.Name)
+                and call.func.value.id == "self"
+            )
+            and where.index.scope(call).owner is not None
+            and not _known_attribute(where, call)
+        ):
+            return True
         short = name.rsplit(".", 1)[-1]
         if kind(where, call.func) in ("scheduler", "loader", "module", "criterion") and short != "step":
             continue
         if short in ("backward", "clip_grad_norm_", "clip_grad_value_", "append", "unscale_", "scale", "prepare"):
             continue
         arguments = [*call.args, *(k.value for k in call.keywords)]
-        if short == "step":
-            if kind(where, receiver(call) or call) in ("scaler", "scheduler", "optimizer"):
-                continue
+        if short == "step" and kind(where, receiver(call) or call) in ("scaler", "scheduler", "optimizer"):
+            continue
         if any(kind(where, a) == "optimizer" for a in arguments) and not _is_scheduler_maker(where, call):
             return True
-        if kind(where, receiver(call) or call) == "optimizer" and short not in ("step", "state_dict", "add_param_group"):
+        if kind(where, receiver(call) or call) == "optimizer" and short not in (
+            "step",
+            "state_dict",
+            "add_param_group",
+        ):
             return True
     return _enters_accumulate(script, loop)
 
@@ -151,7 +179,9 @@ def _made_within(script: Script, loop: ast.AST) -> bool:
     for where, call in reached(script, loop, 2):
         target = step_target(where, call)
         for origin in origins(where, target) if target is not None else ():
-            made = isinstance(origin.node, ast.Call) and origin.script.index.qual(origin.node).startswith("torch.optim.")
+            made = isinstance(origin.node, ast.Call) and origin.script.index.qual(origin.node).startswith(
+                "torch.optim."
+            )
             if made and origin.script is script and in_body(origin.node, loop):
                 return True
     return False
@@ -159,12 +189,13 @@ def _made_within(script: Script, loop: ast.AST) -> bool:
 
 def _known_attribute(script: Script, call: ast.Call) -> bool:
     """self.model(x): an attribute that some method assigns, or whose name says what it is."""
-    from torch_doctor.lint.flow import bindings
+    if words.tail(dotted(call.func)) in _OWN_METHODS or kind(script, call.func) in ("module", "criterion"):
+        return True
+    return bool(bindings(script, dotted(call.func), script.index.scope(call)))
 
-    return bool(bindings(script, dotted(call.func), script.index.scope(call))) or kind(script, call.func) in (
-        "module",
-        "criterion",
-    ) or call.func.attr in ("log", "log_dict", "print", "manual_backward", "optimizers", "lr_schedulers", "train", "eval")  # type: ignore[attr-defined]
+
+#: methods of LightningModule and nn.Module that clear no gradients
+_OWN_METHODS = {"log", "log_dict", "print", "manual_backward", "optimizers", "lr_schedulers", "train", "eval"}
 
 
 def _is_scheduler_maker(script: Script, call: ast.Call) -> bool:
@@ -194,9 +225,8 @@ def _uncleared(script: Script, loop: ast.AST) -> Iterator[Finding]:
             cleared.add(name)
     if not cleared or len({script.index.scope(c) for c in calls if is_zero(script, c) or is_step(script, c)}) > 1:
         return
-    for name, call in sorted(stepped.items()):
-        if "[]" in name or "()" in name:
-            return
+    if any("[]" in name or "()" in name for name in stepped):
+        return
     for name, call in sorted(stepped.items()):
         if name not in cleared and len(stepped) > 1 and _names_agree(stepped, cleared):
             backward = [c for c in calls if is_backward(script, c) and place(c) < place(call)]
@@ -251,6 +281,19 @@ def gradients_cleared_before_step(script: Script) -> Iterator[Finding]:
         at = block.index(statement)
         before = _last_event(script, block[:at], dotted(target))
         after = _first_event(script, block[at + 1 :], dotted(target))
+        if (
+            not before
+            and _steps_then_backward(script, block[at + 1 :], dotted(target))
+            and loops_around(script, call)
+        ):
+            yield finding(
+                script,
+                call,
+                ERROR,
+                f"{source(script, target)} is stepped before backward(): its gradients are cleared unused",
+                "zero_grad(), then backward(), then step()",
+            )
+            continue
         if before == "backward" and after == "step" and not any(c.args for c in [call]):
             yield finding(
                 script,
@@ -278,11 +321,18 @@ def _events(script: Script, statement: ast.stmt, optimizer: str) -> list[str]:
         if is_backward(script, call):
             found.append("backward")
         elif (target := step_target(script, call)) is not None:
-            if dotted(target) == optimizer or (kind(script, receiver(call) or call) == "optimizer" and "." not in optimizer):
+            if dotted(target) == optimizer or (
+                kind(script, receiver(call) or call) == "optimizer" and "." not in optimizer
+            ):
                 found.append("step" if dotted(target) == optimizer or True else "")
         elif is_zero(script, call):
             found.append("zero")
     return found
+
+
+def _steps_then_backward(script: Script, block: list[ast.stmt], optimizer: str) -> bool:
+    found = [e for statement in block for e in _events(script, statement, optimizer)]
+    return found == ["step", "backward"] and all(isinstance(s, (ast.Expr, ast.Assign, ast.AugAssign)) for s in block)
 
 
 def _last_event(script: Script, block: list[ast.stmt], optimizer: str) -> str:
@@ -307,8 +357,8 @@ def step_missing(script: Script) -> Iterator[Finding]:
     """A loop runs backward() and zero_grad() and nothing steps the optimizer.
 
     What it checks:
-        Loops over batches with backward() and zero_grad() of an optimizer made in the same function, where no step() is
-        called in the function and nothing that cannot be read is handed the optimizer.
+        Loops over batches with backward() and zero_grad() of an optimizer made in the same function, where no step()
+        is called in the function and nothing that cannot be read is handed the optimizer.
     Why it matters:
         The model stays as it was initialised.
     Example:
@@ -346,15 +396,17 @@ def step_missing(script: Script) -> Iterator[Finding]:
         bodies = [c for c in calls_in(script, loops[0]) if is_backward(script, c)]
         if not known or not bodies or any(b.keywords or b.args for b in bodies):
             continue
-        if not any(dotted(c.func) == f"{target.id}.step" for s in scope.walk() for c in s.calls) and _only_zero(script, uses_of):
-            if not any(is_step(w, c) for w, c in reached(script, loops[0])):
-                yield finding(
-                    script,
-                    bodies[0],
-                    ERROR,
-                    f"{target.id} is never stepped: backward() and zero_grad() alone change nothing",
-                    f"{target.id}.step() after backward()",
-                )
+        if (
+            not any(dotted(c.func) == f"{target.id}.step" for s in scope.walk() for c in s.calls)
+            and _only_zero(script, uses_of)
+        ) and not any(is_step(w, c) for w, c in reached(script, loops[0])):
+            yield finding(
+                script,
+                bodies[0],
+                ERROR,
+                f"{target.id} is never stepped: backward() and zero_grad() alone change nothing",
+                f"{target.id}.step() after backward()",
+            )
 
 
 def _is_method_use(script: Script, node: ast.AST) -> bool:
@@ -362,7 +414,9 @@ def _is_method_use(script: Script, node: ast.AST) -> bool:
 
 
 def _only_zero(script: Script, nodes: list[ast.Name]) -> bool:
-    return all(getattr(script.index.parent.get(n), "attr", "") in ("zero_grad", "param_groups", "state_dict") for n in nodes)
+    return all(
+        getattr(script.index.parent.get(n), "attr", "") in ("zero_grad", "param_groups", "state_dict") for n in nodes
+    )
 
 
 @check("OPT104", "accumulation-not-scaled")
@@ -408,7 +462,12 @@ def accumulation_not_scaled(script: Script) -> Iterator[Finding]:
         steps = [c for c in calls_in(script, loops[0]) if is_step(script, c)]
         guards = [_guarded_by_modulo(script, c, loops[0]) for c in steps]
         clears = [c for c in calls_in(script, loops[0]) if is_zero(script, c)]
-        if not steps or not all(guards) or not clears or not all(_guarded_by_modulo(script, c, loops[0]) for c in clears):
+        if (
+            not steps
+            or not all(guards)
+            or not clears
+            or not all(_guarded_by_modulo(script, c, loops[0]) for c in clears)
+        ):
             continue
         loss = backward_loss(script, call)
         if any(inside(a, loops[0]) for a in script.index.attributes.get("grad", ())):
@@ -429,7 +488,11 @@ def _guarded_by_modulo(script: Script, call: ast.AST, loop: ast.AST) -> ast.expr
             return None
         if isinstance(item, ast.If):
             for part in ast.walk(item.test):
-                if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod) and not isinstance(part.left, ast.Constant):
+                if (
+                    isinstance(part, ast.BinOp)
+                    and isinstance(part.op, ast.Mod)
+                    and not isinstance(part.left, ast.Constant)
+                ):
                     return part
             for origin in [n for n in ast.walk(item.test) if isinstance(n, ast.Name)]:
                 scope = script.index.scope(origin)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from torch_doctor.facts.code_index import Scope, dotted
 from torch_doctor.facts.script import Script
-from torch_doctor.lint.events import is_backward, is_step, step_target, uses
-from torch_doctor.lint.flow import bindings, calls_in, loops_around, origins, place, receiver
+from torch_doctor.lint.events import is_backward, is_step
+from torch_doctor.lint.flow import calls_in, loops_around, origins, place, receiver
 from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, source
 from torch_doctor.lint.kinds import kind
 from torch_doctor.lint.rules.optimizer import block_of
@@ -26,10 +26,12 @@ def optimizer_before_parameters(script: Script) -> Iterator[Finding]:
     """An optimizer is made before the model is moved, or before some of its parameters are replaced.
 
     What it checks:
-        After opt = Optim(model.parameters()) in the same function: model.fc = a new layer, model = another model, FSDP
-        (a warning); .cuda() or .to() with an optimizer that makes its state at once (a warning) or lazily (a note).
+        After opt = Optim(model.parameters()) in the same function: model.fc = a new layer, model = another model,
+        FSDP (a warning); .cuda() or .to() with an optimizer that makes its state at once (a warning) or lazily (a
+        note).
     Why it matters:
-        New parameters are unknown to the optimizer and never trained; state on the other device fails at the first step.
+        New parameters are unknown to the optimizer and never trained; state on the other device fails at the first
+        step.
     Example:
         Bad::
 
@@ -82,7 +84,9 @@ def _models(call: ast.Call) -> set[str]:
 
 
 def _change_after(script: Script, scope: Scope, name: str, made: ast.Call) -> tuple[ast.AST, Severity, str] | None:
-    again = [c for c in scope.calls if place(c) > place(made) and name in _models(c) and kind(script, c) == "optimizer"]
+    again = [
+        c for c in scope.calls if place(c) > place(made) and name in _models(c) and kind(script, c) == "optimizer"
+    ]
     stop = min((place(c) for c in again), default=(1 << 30, 0))
     for target, items in scope.bindings.items():
         for item in items:
@@ -90,7 +94,11 @@ def _change_after(script: Script, scope: Scope, name: str, made: ast.Call) -> tu
                 continue
             if _apart(script, made, item.node) or place(item.node) < stop < (1 << 30, 0) or place(item.node) > stop:
                 continue  # another optimizer is made after it
-            if target.startswith(name + ".") and kind(script, item.value) == "module" and not _wraps(item.value, target):
+            if (
+                target.startswith(name + ".")
+                and kind(script, item.value) == "module"
+                and not _wraps(item.value, target)
+            ):
                 return item.node, WARNING, f"the new parameters of {target} are unknown to it"
             if target == name and _is_new_model(script, item.value, name):
                 return item.node, WARNING, f"the parameters of the new {name} are unknown to it"
@@ -112,7 +120,12 @@ def _is_new_model(script: Script, value: ast.Call, name: str) -> bool:
     short = script.index.qual(value).rsplit(".", 1)[-1]
     if short in REPLACING:
         return True
-    mentions = any(dotted(n) == name for a in [*value.args, value.func] for n in ast.walk(a) if isinstance(n, (ast.Name, ast.Attribute)))
+    mentions = any(
+        dotted(n) == name
+        for a in [*value.args, value.func]
+        for n in ast.walk(a)
+        if isinstance(n, (ast.Name, ast.Attribute))
+    )
     return not mentions and kind(script, value) == "module" and bool(loops_around(script, value) == [])
 
 
@@ -162,7 +175,13 @@ def lbfgs_without_closure(script: Script) -> Iterator[Finding]:
             continue
         made = [o.script.index.qual(o.node) if isinstance(o.node, ast.Call) else "" for o in origins(script, value)]
         if made and set(made) == {"torch.optim.LBFGS"}:
-            yield finding(script, call, ERROR, f"{source(script, call)} of LBFGS needs a closure: TypeError", "opt.step(closure)")
+            yield finding(
+                script,
+                call,
+                ERROR,
+                f"{source(script, call)} of LBFGS needs a closure: TypeError",
+                "opt.step(closure)",
+            )
 
 
 @check("OPT111", "clip-at-wrong-place")
@@ -208,9 +227,21 @@ def clip_at_wrong_place(script: Script) -> Iterator[Finding]:
             before = _happenings(script, block[:at])
             after = _happenings(script, block[at + 1 :])
             if before[-2:] == ["backward", "step"] and not after:
-                yield finding(script, call, WARNING, f"{source(script, call.func)} runs after the step: nothing is clipped", "Move it before step()")
+                yield finding(
+                    script,
+                    call,
+                    WARNING,
+                    f"{source(script, call.func)} runs after the step: nothing is clipped",
+                    "Move it before step()",
+                )
             elif not before and after[:2] == ["backward", "step"] and "zero" not in after:
-                yield finding(script, call, WARNING, f"{source(script, call.func)} runs before backward(): nothing is clipped", "Move it after backward()")
+                yield finding(
+                    script,
+                    call,
+                    WARNING,
+                    f"{source(script, call.func)} runs before backward(): nothing is clipped",
+                    "Move it after backward()",
+                )
 
 
 def _happenings(script: Script, block: list[ast.stmt]) -> list[str]:
@@ -222,6 +253,3 @@ def _happenings(script: Script, block: list[ast.stmt]) -> list[str]:
             elif is_step(script, call):
                 found.append("step")
     return found
-
-
-_unused = (bindings, step_target, uses)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from torch_doctor.facts.code_index import FUNCTIONS, Scope, dotted
+from torch_doctor.facts.code_index import dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
 from torch_doctor.lint.events import backward_loss, grad_off, is_backward, is_forward, is_step, repeated_in
@@ -18,13 +18,10 @@ from torch_doctor.lint.flow import (
     inside,
     last_before,
     loops_around,
-    method,
     origins,
-    place,
     reached,
-    receiver,
 )
-from torch_doctor.lint.found import ERROR, WARNING, finding, fix, insert, replace, source
+from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, fix, insert, replace, source
 from torch_doctor.lint.graph import CUTS, carries, has_backward, is_loss_function, loss_like, mentions
 from torch_doctor.lint.kinds import kind
 from torch_doctor.model import Finding, Fix
@@ -38,8 +35,8 @@ def loss_kept_with_graph(script: Script) -> Iterator[Finding]:
     """A loss is kept over the steps together with its autograd graph.
 
     What it checks:
-        total += loss, total = total + loss, losses.append(loss), stats["loss"] += loss, self.total += loss and the like
-        in a loop over steps, where the value still has its graph and no backward() needs the sum.
+        total += loss, total = total + loss, losses.append(loss), stats["loss"] += loss, self.total += loss and the
+        like in a loop over steps, where the value still has its graph and no backward() needs the sum.
     Why it matters:
         Each step's graph stays alive: after backward() the nodes on the host (memory grows slowly), without one all
         activations (out of memory after some steps).
@@ -72,7 +69,11 @@ def loss_kept_with_graph(script: Script) -> Iterator[Finding]:
     References:
         https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory
     """
-    if not script.index.by_tail.get("backward") and not script.index.by_tail.get("manual_backward") and not _evaluates(script):
+    if (
+        not script.index.by_tail.get("backward")
+        and not script.index.by_tail.get("manual_backward")
+        and not _evaluates(script)
+    ):
         return
     for target, value, node in _keepings(script):
         if isinstance(value, ast.Constant) or grad_off(script, node):
@@ -142,10 +143,13 @@ def _assigned(script: Script, node: ast.Assign) -> Iterator[tuple[str, ast.expr,
             yield name, right, node
         elif mentions(script, right, name) and not mentions(script, left, name):
             yield name, left, node
-    elif isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant):
+    elif (
+        isinstance(target, ast.Subscript)
+        and not isinstance(target.slice, ast.Constant)
+        and isinstance(target.slice, (ast.Name, ast.BinOp, ast.Tuple))
+    ):
         # losses[i] = loss: one more entry at each step
-        if isinstance(target.slice, (ast.Name, ast.BinOp, ast.Tuple)):
-            yield name, value, node
+        yield name, value, node
 
 
 def _same(left: ast.AST, right: ast.AST) -> bool:
@@ -163,12 +167,19 @@ def _metered(script: Script, call: ast.Call) -> Iterator[tuple[str, ast.expr, as
     if not names:
         return
     for node in where.index.statements[ast.AugAssign]:
-        if isinstance(node, ast.AugAssign) and inside(node, scope.node) and dotted(node.target).startswith("self."):
-            if any(isinstance(n, ast.Name) and n.id == names[0] for n in ast.walk(node.value)) and not _cut(node.value):
-                rebound = [b for b in scope.bindings.get(names[0], ()) if b.how == "assign"]
-                if not rebound:
-                    yield dotted(call.func).rpartition(".")[0], call.args[0], statement
-                return
+        if (
+            isinstance(node, ast.AugAssign)
+            and inside(node, scope.node)
+            and dotted(node.target).startswith("self.")
+            and (
+                any(isinstance(n, ast.Name) and n.id == names[0] for n in ast.walk(node.value))
+                and not _cut(node.value)
+            )
+        ):
+            rebound = [b for b in scope.bindings.get(names[0], ()) if b.how == "assign"]
+            if not rebound:
+                yield dotted(call.func).rpartition(".")[0], call.args[0], statement
+            return
 
 
 def _cut(value: ast.AST) -> bool:
@@ -197,7 +208,9 @@ def _step_loop(script: Script, node: ast.AST, target: str) -> Loop | None:
     base = target.split("[", 1)[0]
     for loop in loops_around(script, node):
         bound = [b for b in bindings(script, base, script.index.scope(node)) if b.how == "assign"]
-        if any(in_body(b.node, loop) and b.scope is script.index.scope(node) and _resets(b.value, base) for b in bound):
+        if any(
+            in_body(b.node, loop) and b.scope is script.index.scope(node) and _resets(b.value, base) for b in bound
+        ):
             return None
         if _has_backward(script, node, loop) or _over_data(script, loop):
             return loop
@@ -255,7 +268,9 @@ def _sum_is_needed(script: Script, target: str, node: ast.AST) -> bool:
         if same and _derives(script, loss, base, 4):
             return True
     if any(
-        isinstance(s.node, ast.Lambda) and mentions(script, s.node.body, base) for s in scope.walk() if s.kind == "lambda"
+        isinstance(s.node, ast.Lambda) and mentions(script, s.node.body, base)
+        for s in scope.walk()
+        if s.kind == "lambda"
     ):
         return True  # a closure that is handed to the optimizer
     for call in script.index.by_tail.get("grad", ()):
@@ -274,9 +289,13 @@ def _derives(script: Script, node: ast.AST, base: str, depth: int) -> bool:
         if depth and isinstance(item, ast.Name):
             scope = script.index.scope(item)
             for binding in scope.bindings.get(name, ()):
-                if binding.value is not None and binding.how in ("assign", "augment", "unpack", "loop"):
-                    if not inside(item, binding.node) and _derives(script, binding.value, base, depth - 1):
-                        return True
+                if (
+                    binding.value is not None
+                    and binding.how in ("assign", "augment", "unpack", "loop")
+                    and not inside(item, binding.node)
+                    and _derives(script, binding.value, base, depth - 1)
+                ):
+                    return True
     return False
 
 
@@ -286,7 +305,9 @@ def _is_reset_in(script: Script, target: str, node: ast.AST, loop: Loop | None) 
     for origin in origins(script, _name_of(base), script.index.scope(node)):
         if isinstance(origin.node, ast.Call):
             short = dotted(origin.node.func).rsplit(".", 1)[-1]
-            if short == "deque" and (len(origin.node.args) > 1 or any(k.arg == "maxlen" for k in origin.node.keywords)):
+            if short == "deque" and (
+                len(origin.node.args) > 1 or any(k.arg == "maxlen" for k in origin.node.keywords)
+            ):
                 return True
             if short in ("set", "Tensor", "zeros", "empty"):
                 return short != "zeros" or "[]" in target
@@ -304,7 +325,9 @@ def _returns_sum(script: Script, target: str, node: ast.AST) -> bool:
     """Whether the function hands the sum to a caller that may run backward() on it."""
     scope = script.index.scope(node)
     base = target.split("[", 1)[0]
-    if words.says(words.EVALUATION, scope.name) or any(c.func.attr == "eval" for c in scope.calls if isinstance(c.func, ast.Attribute)):
+    if words.says(words.EVALUATION, scope.name) or any(
+        c.func.attr == "eval" for c in scope.calls if isinstance(c.func, ast.Attribute)
+    ):
         return False
     return any(r.value is not None and _derives(script, r.value, base, 3) for r in scope.returns)
 
@@ -327,9 +350,21 @@ def _needs_tensor(script: Script, target: str, node: ast.AST) -> bool:
             name = script.index.qual(call)
             if name.startswith("torch.") and any(mentions(script, a, base) for a in call.args):
                 return True
-            if isinstance(call.func, ast.Attribute) and call.func.attr in CUTS | {"cpu", "mean", "sum", "to", "float"}:
-                if call.func.attr not in ("index", "format", "sample") and mentions(script, call.func.value, base):
-                    return True
+            if (
+                isinstance(call.func, ast.Attribute)
+                and call.func.attr
+                in CUTS
+                | {
+                    "cpu",
+                    "mean",
+                    "sum",
+                    "to",
+                    "float",
+                }
+                and call.func.attr not in ("index", "format", "sample")
+                and mentions(script, call.func.value, base)
+            ):
+                return True
     return False
 
 
@@ -353,7 +388,9 @@ def _makes_scalar(script: Script, value: ast.AST) -> bool:
     if not isinstance(value, ast.Call):
         return False
     reduction = next((k.value for k in value.keywords if k.arg in ("reduction", "reduce")), None)
-    if reduction is not None and not (isinstance(reduction, ast.Constant) and reduction.value in ("mean", "sum", "batchmean")):
+    if reduction is not None and not (
+        isinstance(reduction, ast.Constant) and reduction.value in ("mean", "sum", "batchmean")
+    ):
         return False
     short = dotted(value.func).rsplit(".", 1)[-1]
     if short in ("mean", "sum") and not value.args and not value.keywords:
@@ -377,8 +414,8 @@ def loss_read_by_data(script: Script) -> Iterator[Finding]:
     What it checks:
         loss.data[0], loss[0] and loss.data of a loss that backward() runs on, or that a loss function made.
     Why it matters:
-        A loss has no dimension since PyTorch 0.4: an index raises "invalid index of a 0-dim tensor". .data hides changes
-        from autograd.
+        A loss has no dimension since PyTorch 0.4: an index raises "invalid index of a 0-dim tensor". .data hides
+        changes from autograd.
     Example:
         Bad::
 
@@ -417,9 +454,17 @@ def loss_read_by_data(script: Script) -> Iterator[Finding]:
         return
     for loss in _loss_names(script):
         parent = script.index.parent.get(loss)
-        if isinstance(parent, ast.Subscript) and parent.value is loss and _is_zero(parent.slice) and is_scalar_loss(script, loss):
-            if isinstance(parent.ctx, ast.Load) and _made_as_tensor(script, loss):
-                yield _data_finding(script, loss, parent, True)
+        if (
+            (
+                isinstance(parent, ast.Subscript)
+                and parent.value is loss
+                and _is_zero(parent.slice)
+                and is_scalar_loss(script, loss)
+            )
+            and isinstance(parent.ctx, ast.Load)
+            and _made_as_tensor(script, loss)
+        ):
+            yield _data_finding(script, loss, parent, True)
 
 
 def _loss_names(script: Script) -> Iterator[ast.Name]:
@@ -433,7 +478,9 @@ def _loss_names(script: Script) -> Iterator[ast.Name]:
 def _made_as_tensor(script: Script, node: ast.Name) -> bool:
     """A loss that is no tuple: made by a loss function itself."""
     found = last_before(script, node.id, node)
-    return found is not None and found.how == "assign" and found.value is not None and _makes_scalar(script, found.value)
+    return (
+        found is not None and found.how == "assign" and found.value is not None and _makes_scalar(script, found.value)
+    )
 
 
 def _is_zero(node: ast.AST) -> bool:
@@ -441,7 +488,11 @@ def _is_zero(node: ast.AST) -> bool:
 
 
 def _before_move(node: ast.AST) -> ast.AST:
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("cpu", "detach", "cuda"):
+    while (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("cpu", "detach", "cuda")
+    ):
         node = node.func.value
     return node
 
@@ -478,7 +529,12 @@ def _data_finding(script: Script, loss: ast.expr, outer: ast.AST, indexed: bool)
     message = f"{name}.data reads a loss behind autograd's back"
     parent = script.index.parent.get(outer)
     keeps_tensor = isinstance(parent, ast.Attribute)
-    return finding(script, outer, WARNING, message, f"{source(script, base)}.item()", fix=None if keeps_tensor else mend)
-
-
-_unused = (FUNCTIONS, Scope, method, place, receiver)
+    read_on = not isinstance(outer, ast.Attribute) or keeps_tensor
+    return finding(
+        script,
+        outer,
+        NOTE if read_on else WARNING,
+        message,
+        f"{source(script, base)}.item()",
+        fix=None if keeps_tensor else mend,
+    )

@@ -56,7 +56,18 @@ PER_STEP_MAKERS = {
     "get_cosine_with_hard_restarts_schedule_with_warmup": 2,
     "get_polynomial_decay_schedule_with_warmup": 2,
 }
-_STEP_WORDS = ("len", "step", "steps", "iter", "iters", "iterations", "batches", "num_batches", "updates", "max_steps")
+_STEP_WORDS = (
+    "len",
+    "step",
+    "steps",
+    "iter",
+    "iters",
+    "iterations",
+    "batches",
+    "num_batches",
+    "updates",
+    "max_steps",
+)
 _EPOCH_WORDS = ("epoch", "epochs", "n_epochs", "num_epochs", "max_epochs", "nepochs", "epoch_count")
 
 
@@ -77,7 +88,11 @@ def steps(script: Script) -> Iterator[Stepped]:
         value = receiver(call)
         if value is None or kind(script, value) != "scheduler":
             continue
-        made = [o for o in origins(script, value) if isinstance(o.node, ast.Call) and kind(o.script, o.node) == "scheduler"]
+        made = [
+            o
+            for o in origins(script, value)
+            if isinstance(o.node, ast.Call) and kind(o.script, o.node) == "scheduler"
+        ]
         if len(made) != 1 or not isinstance(made[0].node, ast.Call):
             continue
         name = made[0].script.index.qual(made[0].node).rsplit(".", 1)[-1]
@@ -118,7 +133,11 @@ def _over_batches(script: Script, loop: ast.AST) -> bool:
     if not isinstance(loop, ast.For):
         return False
     node: ast.expr = loop.iter
-    while isinstance(node, ast.Call) and node.args and dotted(node.func).rsplit(".", 1)[-1] in ("enumerate", "tqdm", "iter", "zip", "islice"):
+    while (
+        isinstance(node, ast.Call)
+        and node.args
+        and dotted(node.func).rsplit(".", 1)[-1] in ("enumerate", "tqdm", "iter", "zip", "islice")
+    ):
         node = node.args[0]
     return kind(script, node) == "loader" or words.says(words.LOADED, dotted(node))
 
@@ -126,7 +145,11 @@ def _over_batches(script: Script, loop: ast.AST) -> bool:
 def _epochs(script: Script, loops: tuple[Loop, ...]) -> int | None:
     """The number of rounds of the epoch loop, where it is a constant."""
     for loop in loops:
-        if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call) and dotted(loop.iter.func) in ("range", "trange"):
+        if (
+            isinstance(loop, ast.For)
+            and isinstance(loop.iter, ast.Call)
+            and dotted(loop.iter.func) in ("range", "trange")
+        ):
             value = constant(script, loop.iter.args[-1 if len(loop.iter.args) < 3 else 1]) if loop.iter.args else None
             if isinstance(value, int) and _epoch_loop(script, loop):
                 return value
@@ -134,7 +157,7 @@ def _epochs(script: Script, loops: tuple[Loop, ...]) -> int | None:
 
 
 def unit(script: Script, node: ast.AST | None, epochs: int | None) -> str:
-    """"epochs" or "batches": what an argument of a scheduler counts; "" where it cannot be known."""
+    """ "epochs" or "batches": what an argument of a scheduler counts; "" where it cannot be known."""
     if node is None:
         return ""
     if isinstance(node, (ast.List, ast.Tuple)) and node.elts:
@@ -235,6 +258,8 @@ def _per_batch(script: Script, item: Stepped) -> str:
         return ""
     if item.name == "ReduceLROnPlateau":
         return "ReduceLROnPlateau counts epochs without improvement and is stepped once per batch"
+    if item.name in ("LambdaLR", "MultiplicativeLR") and _decays_by_epoch(item):
+        return f"{item.name} is given a factor per epoch and is stepped once per batch"
     known = CADENCE.get(item.name)
     if known is None or _fraction(item.call):
         return ""
@@ -248,8 +273,24 @@ def _per_batch(script: Script, item: Stepped) -> str:
     if item.name in ("LinearLR", "ConstantLR") and value is None:
         return ""
     if unit(item.where, value, epochs) == "epochs":
-        return f"{item.name} counts epochs ({known.unit[0]}={source(item.where, value)}) and is stepped once per batch"  # type: ignore[arg-type]
+        return (
+            f"{item.name} counts epochs ({known.unit[0]}={source(item.where, value)}) and is stepped once per batch"  # type: ignore[arg-type]
+        )
     return ""
+
+
+def _decays_by_epoch(item: Stepped) -> bool:
+    """``lambda epoch: 0.95 ** epoch``: the parameter's name and a power of a constant say what is counted."""
+    function = _argument(item.made, "lr_lambda", 1)
+    if (
+        not isinstance(function, ast.Lambda)
+        or len(function.args.args) != 1
+        or "epoch" not in function.args.args[0].arg
+    ):
+        return False
+    body = function.body
+    base = body.left if isinstance(body, ast.BinOp) and isinstance(body.op, ast.Pow) else body
+    return isinstance(base, ast.Constant) and isinstance(base.value, float) and base.value < 0.99
 
 
 def _conditional(script: Script, item: Stepped) -> bool:
@@ -257,9 +298,12 @@ def _conditional(script: Script, item: Stepped) -> bool:
     for parent in script.index.ancestors(item.call):
         if parent is item.loops[0] or isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
-        if isinstance(parent, ast.If) and not all(isinstance(n, (ast.Name, ast.Attribute, ast.Constant)) for n in [parent.test]):
-            if any(isinstance(n, (ast.BinOp, ast.Call)) or isinstance(n, ast.Eq) for n in ast.walk(parent.test)):
-                return True
+        if (
+            isinstance(parent, ast.If)
+            and not all(isinstance(n, (ast.Name, ast.Attribute, ast.Constant)) for n in [parent.test])
+            and any(isinstance(n, (ast.BinOp, ast.Call, ast.Eq)) for n in ast.walk(parent.test))
+        ):
+            return True
     return False
 
 
@@ -278,7 +322,11 @@ def _per_epoch(script: Script, item: Stepped) -> str:
         counted = unit(item.where, value, _epochs(script, item.loops))
         if counted == "batches":
             return f"{item.name} counts batches ({name}={source(item.where, value)}) and is stepped once per epoch"  # type: ignore[arg-type]
-        if isinstance(big := constant(item.where, value), int) and (few := _epochs(script, item.loops)) and big >= 10 * few:
+        if (
+            isinstance(big := constant(item.where, value), int)
+            and (few := _epochs(script, item.loops))
+            and big >= 10 * few
+        ):
             return f"{item.name} counts {big} steps and is stepped once in each of {few} epochs"
         if item.name == "CyclicLR" and value is None and _trains_inside(script, item):
             return "CyclicLR counts batches (step_size_up=2000) and is stepped once per epoch"
@@ -292,8 +340,12 @@ def _per_epoch(script: Script, item: Stepped) -> str:
     if known is None or item.name == "ExponentialLR" or item.call.args:
         return ""
     value = _argument(item.made, *known.unit)
-    if value is not None and any(isinstance(n, ast.Call) and dotted(n.func) == "len" for n in _values(item.where, value)):
-        return f"{item.name} counts batches ({known.unit[0]}={source(item.where, value)}) and is stepped once per epoch"
+    if value is not None and any(
+        isinstance(n, ast.Call) and dotted(n.func) == "len" for n in _values(item.where, value)
+    ):
+        return (
+            f"{item.name} counts batches ({known.unit[0]}={source(item.where, value)}) and is stepped once per epoch"
+        )
     return ""
 
 
@@ -406,7 +458,11 @@ def plateau_without_metric(script: Script) -> Iterator[Finding]:
         value = receiver(call)
         if value is None or call.args or call.keywords:
             continue
-        made = [o.script.index.qual(o.node).rsplit(".", 1)[-1] for o in origins(script, value) if isinstance(o.node, ast.Call)]
+        made = [
+            o.script.index.qual(o.node).rsplit(".", 1)[-1]
+            for o in origins(script, value)
+            if isinstance(o.node, ast.Call)
+        ]
         if made and set(made) == {"ReduceLROnPlateau"}:
             yield finding(
                 script,
@@ -458,7 +514,9 @@ def scheduler_never_stepped(script: Script) -> Iterator[Finding]:
         if not script.index.qual(value).startswith("torch.optim.lr_scheduler."):
             continue
         scope, name = script.index.scope(assign), targets[0].id
-        if any(n is not targets[0] for s in scope.walk() for n in s.names.get(name, ()) if isinstance(n.ctx, ast.Load)):
+        if any(
+            n is not targets[0] for s in scope.walk() for n in s.names.get(name, ()) if isinstance(n.ctx, ast.Load)
+        ):
             continue
         if any(is_step(script, c) and place(c) > place(assign) for c in scope.calls):
             yield finding(

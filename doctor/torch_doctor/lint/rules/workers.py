@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from torch_doctor.facts.code_index import FUNCTIONS, Scope, dotted
+from torch_doctor.facts.code_index import Binding, Scope, dotted
 from torch_doctor.facts.script import Script
-from torch_doctor.lint.events import is_backward
-from torch_doctor.lint.flow import Loop, calls_in, constant, keyword, loops_around, origins, reached
+from torch_doctor.lint.flow import Loop, constant, keyword, loops_around, origins, reached
 from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, source
 from torch_doctor.lint.kinds import is_iterable_dataset, kind
 from torch_doctor.lint.loaders import SPAWNING, Loader, dataset_classes, loaders, start_method
@@ -24,8 +23,9 @@ def worker_argument_not_picklable(script: Script) -> Iterator[Finding]:
     """A loader whose workers are spawned is given a lambda, or a function or class defined in a function.
 
     What it checks:
-        collate_fn, worker_init_fn, the data set and the lambdas in its arguments, where the loader has workers and the
-        start method is spawn or forkserver. A note where it is not set: forkserver is the default from Python 3.14 on.
+        collate_fn, worker_init_fn, the data set and the lambdas in its arguments, where the loader has workers and
+        the start method is spawn or forkserver. A note where it is not set: forkserver is the default from Python
+        3.14 on.
     Why it matters:
         The worker's arguments are pickled: "Can't pickle <function <lambda>>" at the first batch.
     Example:
@@ -47,6 +47,7 @@ def worker_argument_not_picklable(script: Script) -> Iterator[Finding]:
     References:
         https://docs.pytorch.org/docs/stable/data.html#platform-specific-behaviors
     """
+    yield from _kept_by_dataset(script)
     for item in loaders(script):
         if item.workers == 0:
             continue
@@ -65,9 +66,37 @@ def worker_argument_not_picklable(script: Script) -> Iterator[Finding]:
                 script,
                 value or item.call,
                 ERROR if spawned else NOTE,
-                f"{culprit} cannot be pickled for {how} workers" + ("" if spawned else ", the default from Python 3.14 on"),
+                f"{culprit} cannot be pickled for {how} workers"
+                + ("" if spawned else ", the default from Python 3.14 on"),
                 "Define it at module level; functools.partial binds what it needs",
             )
+
+
+def _kept_by_dataset(script: Script) -> Iterator[Finding]:
+    """A data set that keeps a lambda, a local function or a generator in self, under spawned workers."""
+    for item in dataset_classes(script):
+        if item.workers != "some" or item.loader is None or item.loader.start_method not in SPAWNING:
+            continue
+        start = item.scope.function("__init__")
+        for name, bound in (
+            start.bindings.items() if start is not None and not item.scope.function("__getstate__") else ()
+        ):
+            for binding in bound if name.startswith("self.") and binding_is_kept(bound) else ():
+                value = binding.value
+                local = isinstance(value, ast.Name) and start is not None and start.function(value.id) is not None
+                if isinstance(value, (ast.Lambda, ast.GeneratorExp)) or local:
+                    yield finding(
+                        script,
+                        value or item.scope.node,
+                        ERROR,
+                        f"{name} of the data set cannot be pickled for spawned workers",
+                        "Use a function of module level, or functools.partial of one",
+                    )
+
+
+def binding_is_kept(bound: list[Binding]) -> bool:
+    """Whether nothing replaces it later in __init__."""
+    return all(b.how == "assign" for b in bound) and len(bound) == 1
 
 
 def _unpicklable(script: Script, value: ast.expr, name: str) -> str | None:
@@ -120,11 +149,11 @@ def main_guard_missing(script: Script) -> Iterator[Finding]:
     """Processes are spawned from module level, outside if __name__ == "__main__".
 
     What it checks:
-        Loops over a loader with workers, mp.spawn and Process.start at module level, where the start method is spawn or
-        forkserver.
+        Loops over a loader with workers, mp.spawn and Process.start at module level, where the start method is spawn
+        or forkserver.
     Why it matters:
-        Each spawned worker imports the script and runs its module level again: "An attempt has been made to start a new
-        process before the current process has finished its bootstrapping phase".
+        Each spawned worker imports the script and runs its module level again: "An attempt has been made to start a
+        new process before the current process has finished its bootstrapping phase".
     Example:
         Bad::
 
@@ -155,7 +184,9 @@ def main_guard_missing(script: Script) -> Iterator[Finding]:
         starts += [c for c in script.index.module.calls if _starts_within(script, c, spawning)]
     for call in script.index.module.calls:
         name = script.index.qual(call)
-        if name in ("torch.multiprocessing.spawn", "torch.multiprocessing.spawn.spawn") or (method in SPAWNING and name.endswith(".start") and call.args == [] and _is_process(script, call)):
+        if name in ("torch.multiprocessing.spawn", "torch.multiprocessing.spawn.spawn") or (
+            method in SPAWNING and name.endswith(".start") and call.args == [] and _is_process(script, call)
+        ):
             starts.append(call)
     for node in sorted((s for s in starts if not _guarded(script, s)), key=lambda n: n.lineno)[:1]:  # type: ignore[attr-defined]
         yield finding(
@@ -189,7 +220,13 @@ def _starts_within(script: Script, call: ast.Call, spawning: list[Loader]) -> bo
         return False
     inner = {c for _, c in reached(script, target[1].node)}
     return any(_iterates(script, loop, spawning) for loop in target[1].loops) or bool(
-        wanted & inner and any(kind(script, x.iter) == "loader" for s in target[1].walk() for x in s.loops if not isinstance(x, ast.While))
+        wanted & inner
+        and any(
+            kind(script, x.iter) == "loader"
+            for s in target[1].walk()
+            for x in s.loops
+            if not isinstance(x, ast.While)
+        )
     )
 
 
@@ -211,8 +248,8 @@ def cuda_in_worker(script: Script) -> Iterator[Finding]:
     What it checks:
         .cuda(), .to("cuda") and device="cuda" in __getitem__, __iter__ and collate_fn, where a loader has workers.
     Why it matters:
-        A forked worker fails with "Cannot re-initialize CUDA in forked subprocess"; a spawned one takes a CUDA context
-        (some hundred MiB of GPU memory) each.
+        A forked worker fails with "Cannot re-initialize CUDA in forked subprocess"; a spawned one takes a CUDA
+        context (some hundred MiB of GPU memory) each.
     Example:
         Bad::
 
@@ -302,10 +339,11 @@ def python_objects_times_workers(script: Script) -> Iterator[Finding]:
     """A data set holds millions of Python objects and several workers touch them.
 
     What it checks:
-        Lists and dicts of at least a million items that __init__ builds by a constant size, where the loader has workers.
+        Lists and dicts of at least a million items that __init__ builds by a constant size, where the loader has
+        workers.
     Why it matters:
-        Reading an object writes its reference count: each worker gets its own copy of the pages in time, so the list's
-        memory is paid once per worker until the container is killed.
+        Reading an object writes its reference count: each worker gets its own copy of the pages in time, so the
+        list's memory is paid once per worker until the container is killed.
     Example:
         Bad::
 
@@ -328,7 +366,8 @@ def python_objects_times_workers(script: Script) -> Iterator[Finding]:
                     return self.rows[at]
             loader = DataLoader(Rows(), num_workers=8)
     Fix:
-        Hold the rows in a NumPy array, a tensor, Arrow, or a memory-mapped file; none of them has a reference count per row.
+        Hold the rows in a NumPy array, a tensor, Arrow, or a memory-mapped file; none of them has a reference count
+        per row.
     References:
         https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading
     """
@@ -341,14 +380,16 @@ def python_objects_times_workers(script: Script) -> Iterator[Finding]:
             if not name.startswith("self."):
                 continue
             for binding in bound:
-                size = _items(script, binding.value, 3) if binding.value is not None and binding.how == "assign" else 0
+                size = (
+                    _items(script, binding.value, 3) if binding.value is not None and binding.how == "assign" else 0
+                )
                 if size >= MANY_ITEMS:
                     many = f"{workers} workers" if workers else "each worker"
                     yield finding(
                         script,
                         binding.value or start.node,
                         WARNING if (workers or 0) * size >= 50 * MANY_ITEMS else NOTE,
-                        f"{name} holds {size} Python objects and is read by {many}: their memory is copied to each in time",
+                        f"{name} holds {size} Python objects and is read by {many}: each copies them in time",
                         "Hold them in a NumPy array, a tensor or Arrow",
                         evidence={"items": size, "workers": workers},
                     )
@@ -365,17 +406,17 @@ def _items(script: Script, value: ast.AST | None, depth: int) -> int:
                 return 0
             total *= _length(script, generator.iter)
         return total
-    if isinstance(value, ast.Call) and dotted(value.func) in ("list", "dict", "set", "tuple", "sorted") and value.args:
+    if (
+        isinstance(value, ast.Call)
+        and dotted(value.func) in ("list", "dict", "set", "tuple", "sorted")
+        and value.args
+    ):
         inner = value.args[0]
         return _items(script, inner, depth - 1) or _length(script, inner)
-    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
-        left, right = value.left, value.right
-        if isinstance(left, ast.List):
-            size = constant(script, right)
-            # one object many times over: the pages of the list itself are only read
-            return 0 if isinstance(left.elts[:1], list) and not isinstance(size, int) else 0
     if isinstance(value, ast.Name):
-        return max((_items(script, o.node, depth - 1) for o in origins(script, value) if o.node is not value), default=0)
+        return max(
+            (_items(script, o.node, depth - 1) for o in origins(script, value) if o.node is not value), default=0
+        )
     return 0
 
 
@@ -407,8 +448,8 @@ def workers_restarted_each_epoch(script: Script) -> Iterator[Finding]:
     """The workers of a loader are started anew at every epoch.
 
     What it checks:
-        A training loader with a constant number of workers and without persistent_workers=True that is iterated within
-        an epoch loop. Advice: a note.
+        A training loader with a constant number of workers and without persistent_workers=True that is iterated
+        within an epoch loop. Advice: a note.
     Why it matters:
         Starting a worker costs from a tenth of a second (fork) to several seconds (spawn) at each epoch.
     Example:
@@ -435,14 +476,22 @@ def workers_restarted_each_epoch(script: Script) -> Iterator[Finding]:
         https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader
     """
     for item in loaders(script):
-        if not item.workers or keyword(item.call, "persistent_workers") is not None or any(k.arg is None for k in item.call.keywords):
+        if (
+            not item.workers
+            or keyword(item.call, "persistent_workers") is not None
+            or any(k.arg is None for k in item.call.keywords)
+        ):
             continue
         scope = script.index.scope(item.call)
         for loop in scope.loops:
             if isinstance(loop, ast.While) or not loops_around(script, loop):
                 continue
             outer = loops_around(script, loop)[0]
-            if isinstance(outer, ast.For) and "epoch" in dotted(outer.target).lower() and _iterates(script, loop, [item]):
+            if (
+                isinstance(outer, ast.For)
+                and "epoch" in dotted(outer.target).lower()
+                and _iterates(script, loop, [item])
+            ):
                 yield finding(
                     script,
                     item.call,
@@ -458,8 +507,9 @@ def loader_arguments_contradict(script: Script) -> Iterator[Finding]:
     """DataLoader is given arguments that exclude each other.
 
     What it checks:
-        persistent_workers, prefetch_factor, multiprocessing_context or timeout without workers; shuffle together with a
-        sampler; batch_sampler together with batch_size, shuffle, sampler or drop_last; shuffle with an IterableDataset.
+        persistent_workers, prefetch_factor, multiprocessing_context or timeout without workers; shuffle together
+        with a sampler; batch_sampler together with batch_size, shuffle, sampler or drop_last; shuffle with an
+        IterableDataset.
     Why it matters:
         DataLoader raises a ValueError, as a rule after the data set was built.
     Example:
@@ -480,7 +530,9 @@ def loader_arguments_contradict(script: Script) -> Iterator[Finding]:
         https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader
     """
     for item in loaders(script):
-        if not script.index.qual(item.call).startswith("torch.utils.data") or any(k.arg is None for k in item.call.keywords):
+        if not script.index.qual(item.call).startswith("torch.utils.data") or any(
+            k.arg is None for k in item.call.keywords
+        ):
             continue
         message = _contradiction(script, item)
         if message:
@@ -516,12 +568,9 @@ def _contradiction(script: Script, item: Loader) -> str:
 
 
 def _is_sampler(script: Script, value: ast.AST) -> bool:
-    found = [o for o in origins(script, value)]
+    found = list(origins(script, value))
     if any(isinstance(o.node, ast.Constant) and o.node.value is None for o in found):
         return False
     if any(isinstance(o.node, ast.Call) and dotted(o.node.func).endswith("Sampler") for o in found):
         return True
     return len(found) == 1 and isinstance(found[0].node, ast.arg) and "sampler" in found[0].node.arg
-
-
-_unused = (FUNCTIONS, is_backward, calls_in)

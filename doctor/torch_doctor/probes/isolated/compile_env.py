@@ -94,7 +94,7 @@ def torch_build() -> dict[str, str | None]:
                 value = getattr(node, "value", None)
                 if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
                     name = {"__version__": "torch_version"}.get(target.id, target.id)
-                    if name in found:
+                    if name in found and isinstance(value.value, str):
                         found[name] = value.value
     return found
 

@@ -1,0 +1,151 @@
+"""Fixes change what they must and nothing else, and the result parses and is stable."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from support.linting import CHECKS, CORPUS, cases
+
+from torch_doctor import fixing
+from torch_doctor.errors import CannotRun
+from torch_doctor.lint.fixes import apply
+from torch_doctor.model import Edit, Fix
+
+
+def mended(source: str, unsafe: bool = False) -> str:
+    """The source after ``--fix``."""
+    from torch_doctor.facts.script import parse
+
+    normal = source.replace("\r\n", "\n").replace("\r", "\n")
+    script = parse("train.py", normal, original=source if source != normal else "")
+    change = fixing.mend(script, CHECKS, unsafe=unsafe, per_file_ignores={})
+    return change.after if change is not None else source
+
+
+LOSS = (
+    "import torch.nn.functional as F\ndef train(model, loader, opt):\n    total = 0\n    log = []\n"
+    "    for x, y in loader:\n        opt.zero_grad()\n        loss = F.cross_entropy(model(x), y)\n"
+    "        loss.backward()\n        opt.step()\n        {}\n    return total\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("total += loss", "total += loss.item()"),
+        ("total += loss  # sum", "total += loss.item()  # sum"),
+        ("total = total + loss", "total = total + loss.item()"),
+        ("log.append(loss)", "log.append(loss.item())"),
+        ("log.append((1, loss))", "log.append((1, loss.item()))"),
+        ("total += loss * x.size(0)", "total += loss.item() * x.size(0)"),
+        ("print(loss.data[0])", "print(loss.item())"),
+        ("print(loss.data.cpu().numpy()[0])", "print(loss.item())"),
+        ("total += loss.data", "total += loss.item()"),
+    ],
+)
+def test_a_kept_loss(before: str, after: str) -> None:
+    assert mended(LOSS.format(before)) == LOSS.format(after)
+
+
+def test_a_loss_that_must_stay_a_tensor_is_detached() -> None:
+    source = LOSS.format("log.append(loss)").replace("return total", "return torch.stack(log)")
+    source = "import torch\n" + source
+    assert "log.append(loss.detach())" in mended(source)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("nn.MSELoss(size_average=False)", 'nn.MSELoss(reduction="sum")'),
+        ("nn.MSELoss(size_average=True)", 'nn.MSELoss(reduction="mean")'),
+        ("nn.MSELoss(reduce=False)", 'nn.MSELoss(reduction="none")'),
+        ("nn.MSELoss(reduce=True)", 'nn.MSELoss(reduction="mean")'),
+        ("nn.MSELoss(size_average=False, reduce=False)", 'nn.MSELoss(reduction="none")'),
+        ("nn.MSELoss(size_average=False, reduce=True)", 'nn.MSELoss(reduction="sum")'),
+        ("nn.MSELoss(False)", 'nn.MSELoss(reduction="sum")'),
+        ("nn.MSELoss(False, False)", 'nn.MSELoss(reduction="none")'),
+        ("nn.BCELoss(w, size_average=False)", 'nn.BCELoss(w, reduction="sum")'),
+        ("nn.NLLLoss(w, False)", 'nn.NLLLoss(w, reduction="sum")'),
+        ("nn.NLLLoss(w, False, 255)", "nn.NLLLoss(w, False, 255)"),
+        ("nn.MSELoss(\n    size_average=False,  # why\n)", 'nn.MSELoss(\n    reduction="sum",  # why\n)'),
+    ],
+)
+def test_deprecated_arguments(before: str, after: str) -> None:
+    head = "from torch import nn\nw = None\nloss = "
+    assert mended(head + before + "\n") == head + after + "\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("from torch.cuda.amp import autocast\nwith autocast():\n    pass\n", 'from torch.amp import autocast\nwith autocast("cuda"):\n    pass\n'),
+        ("from torch.cuda.amp import autocast as ac\nwith ac(enabled=True):\n    pass\n", 'from torch.amp import autocast as ac\nwith ac("cuda", enabled=True):\n    pass\n'),
+        ("import torch\nwith torch.cuda.amp.autocast(True):\n    pass\n", 'import torch\nwith torch.amp.autocast("cuda", enabled=True):\n    pass\n'),
+        ("import torch\ns = torch.cuda.amp.GradScaler()\n", 'import torch\ns = torch.amp.GradScaler("cuda")\n'),
+        ("import torch\ns = torch.cuda.amp.GradScaler(enabled=x)\n", 'import torch\ns = torch.amp.GradScaler("cuda", enabled=x)\n'),
+        ("import torch\ns = torch.cuda.amp.GradScaler(1024.)\n", 'import torch\ns = torch.amp.GradScaler("cuda", 1024.)\n'),
+    ],
+)  # fmt: skip
+def test_the_old_amp_api(before: str, after: str) -> None:
+    assert mended(before) == after
+
+
+def test_line_ends_comments_and_tabs_stay() -> None:
+    source = "import torch\r\nx = torch.zeros(1)\t# é\r\nif x:\r\n\tx.cuda()  # ü\r\n"
+    assert mended(source) == source.replace("\tx.cuda()", "\tx = x.cuda()")
+
+
+def test_columns_after_wide_characters() -> None:
+    assert mended('import torch\nx = torch.zeros(1); s = "日本語"; x.cuda()\n').endswith('"日本語"; x = x.cuda()\n')
+
+
+def test_overlapping_fixes_do_not_meet() -> None:
+    one = Fix("a", (Edit(1, 1, 1, 5, "x"),))
+    other = Fix("b", (Edit(1, 3, 1, 8, "y"),))
+    assert apply("abcdefgh\n", [one, other]) == ("xefgh\n", 1)
+
+
+def test_a_suppressed_finding_is_not_fixed() -> None:
+    source = "import torch\nx = torch.zeros(1)\nx.cuda()  # noqa\n"
+    assert mended(source) == source
+
+
+SOURCES = [c.source for c in cases()] + [p.read_text(encoding="utf-8") for p in sorted(CORPUS.glob("[bgx]*.py"))]
+
+
+def test_what_is_fixed_parses_and_is_stable() -> None:
+    changed = 0
+    for source in SOURCES:
+        once = mended(source, unsafe=True)
+        ast.parse(once)
+        assert mended(once, unsafe=True) == once
+        changed += once != source
+    assert changed > 40
+
+
+def test_a_file_is_replaced_with_its_encoding_and_mode(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    source = "# -*- coding: latin-1 -*-\r\nimport torch\r\nx = torch.zeros(1)  # é\r\nx.cuda()\r\n"
+    script.write_bytes(source.encode("latin-1"))
+    script.chmod(0o750)
+    (change,) = fixing.changes([script], CHECKS)
+    fixing.write(change)
+    assert script.read_bytes() == source.replace("x.cuda()", "x = x.cuda()").encode("latin-1")
+    assert script.stat().st_mode & 0o777 == 0o750
+    assert [p.name for p in tmp_path.iterdir()] == ["train.py"]
+
+
+def test_a_byte_order_mark_stays(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_bytes(b"\xef\xbb\xbfimport torch\nx = torch.zeros(1)\nx.cuda()\n")
+    (change,) = fixing.changes([script], CHECKS)
+    fixing.write(change)
+    assert script.read_bytes() == b"\xef\xbb\xbfimport torch\nx = torch.zeros(1)\nx = x.cuda()\n"
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    change = fixing.Change(str(tmp_path / "gone" / "train.py"), "a", "b", 1, "utf-8")
+    with pytest.raises(CannotRun, match=r"train\.py: cannot be written"):
+        fixing.write(change)
