@@ -6,31 +6,35 @@ import textwrap
 
 import pytest
 
-from .conftest import BOTH, Run, output, run_either
+from .conftest import Run, output
 
 PSM = """
 from multiprocessing import resource_tracker, shared_memory
 """
 
 
-@BOTH
+OUTLIVES = """
+resource_tracker.ensure_running()   # a tracker of the child's own would unlink at its death
+pid = os.fork()
+if pid == 0:
+    shared = shared_memory.SharedMemory(create=True, size=SIZE)
+    shared.buf[0] = shared.buf[SIZE - 1] = 7
+    open("/tmp/name", "w").write(shared.name)
+    os.kill(os.getpid(), signal.SIGKILL)
+os.waitpid(pid, 0)
+shared = shared_memory.SharedMemory(open("/tmp/name").read())
+print(shared.size, shared.buf[0], shared.buf[SIZE - 1])
+shared.close(); shared.unlink()
+print(error_of(shared_memory.SharedMemory, shared.name), error_of(shm_unlink, shared.name))
+"""
+
+
 @pytest.mark.parametrize("size", [4096, 64 << 20], ids=["small", "large"])
-def test_shared_memory_outlives_its_maker(run: Run, fallback: bool, size: int) -> None:
-    code = f"""
-    resource_tracker.ensure_running()   # a tracker of the child's own would unlink at its death
-    pid = os.fork()
-    if pid == 0:
-        shared = shared_memory.SharedMemory(create=True, size={size})
-        shared.buf[0] = shared.buf[{size} - 1] = 7
-        open("/tmp/name", "w").write(shared.name)
-        os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(pid, 0)
-    shared = shared_memory.SharedMemory(open("/tmp/name").read())
-    print(shared.size, shared.buf[0], shared.buf[{size} - 1])
-    shared.close(); shared.unlink()
-    print(os.listdir("/dev/shm"), error_of(shared_memory.SharedMemory, shared.name))
-    """
-    assert run_either(run, fallback, PSM + textwrap.dedent(code)).splitlines() == [f"{size} 7 7", "[] ENOENT"]
+@pytest.mark.parametrize("shm", ["16m", "absent", "read-only", "libc"])
+def test_shared_memory_outlives_its_maker(run: Run, shm: str, size: int) -> None:
+    code = PSM + OUTLIVES.replace("SIZE", str(size))
+    result = run(code, "2g", preload=False) if shm == "libc" else run(code, shm)
+    assert output(result).splitlines() == [f"{size} 7 7", "ENOENT ENOENT"]
 
 
 def test_shared_memory_that_fits_stays_in_dev_shm(run: Run) -> None:
