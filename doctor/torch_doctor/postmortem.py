@@ -36,7 +36,8 @@ def explain(
     start = start or time.monotonic()
     checks = registry.select(registry.load("explain"), chosen, ignored)
     request, known = found(request)
-    facts = snapshot.take({LogFacts, MachineFacts, RunFacts}, request) | known
+    needs = {LogFacts, MachineFacts} if request.facts is not None else {LogFacts}
+    facts = {MachineFacts: MachineFacts(), RunFacts: RunFacts()} | snapshot.take(needs, request) | known
     for value in facts.values():
         if isinstance(value, ProbeFailure):
             raise CannotRun(str(request.session or request.log), value.reason)

@@ -8,7 +8,6 @@ that holds an alarming shape is taken apart.
 from __future__ import annotations
 
 import codecs
-import gzip
 import io
 import json
 import sys
@@ -18,12 +17,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from torch_doctor.facts.alarms import alarming
-from torch_doctor.facts.log import RUN_START, Line, LogFacts, MachineFacts, RunFacts
+from torch_doctor.facts.log import RUN_START, Line, LogFacts, MachineFacts
 from torch_doctor.facts.logline import clean
 from torch_doctor.facts.request import Request
 from torch_doctor.model import ProbeFailure
 
-BLOCK_BYTES = 1 << 18
+BLOCK_BYTES = 1 << 17
 #: a longer line is cut: nothing that explains a crash stands that far to the right
 LINE_BYTES = 1 << 13
 HEAD_LINES, TAIL_LINES, SAMPLE_LINES = 64, 160, 128
@@ -67,8 +66,10 @@ def _decoded(stream: BinaryIO) -> Callable[[int], bytes]:
     start = stream.read(BLOCK_BYTES)
     rest: Callable[[int], bytes] = stream.read
     if start[:2] == b"\x1f\x8b":
-        whole = io.BufferedReader(_Joined(start, rest))
-        return _forgiving(gzip.GzipFile(fileobj=whole).read)
+        import gzip
+
+        packed = gzip.GzipFile(fileobj=io.BufferedReader(_Joined(start, rest)))
+        return _forgiving(packed.read)
     if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         decoder = codecs.getincrementaldecoder("utf-16")("replace")
         return _first(decoder.decode(start).encode(), lambda size: decoder.decode(rest(size)).encode())
@@ -84,7 +85,7 @@ def _forgiving(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
     def one(size: int) -> bytes:
         try:
             return read(size)
-        except (EOFError, gzip.BadGzipFile):  # the archive is cut: what was read before it counts
+        except (EOFError, OSError):  # the archive is cut or damaged: what was read before it counts
             return b""
 
     return one
@@ -300,9 +301,9 @@ class _Kept:
 
 
 def machine(request: Request) -> MachineFacts | ProbeFailure:
-    """The facts in the JSON report that the user gave; empty without one."""
+    """The facts in the JSON report that the user gave."""
     if request.facts is None:
-        return MachineFacts()
+        return ProbeFailure("no facts were given")
     try:
         report = json.loads(request.facts.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -313,12 +314,7 @@ def machine(request: Request) -> MachineFacts | ProbeFailure:
     return MachineFacts(values, str(request.facts))
 
 
-def run(request: Request) -> RunFacts:
-    """How the session ended; nothing is known of a log without a session."""
-    return RunFacts(request.session)
-
-
-PROBES = {LogFacts: probe, MachineFacts: machine, RunFacts: run}
+PROBES = {LogFacts: probe, MachineFacts: machine}
 
 
 def read_file(path: Path) -> LogFacts:

@@ -65,14 +65,24 @@ def _local_processes(found: Requirements) -> int:
 def _with_shm(found: Requirements, stated: bool) -> Requirements:
     if stated:
         return replace(found, shm_source=f"--need shm={found.stated['shm']}")
-    known = [need.shm_bytes for need in found.loaders if need.shm_bytes]
-    if not known:
+    alive = _alive_together(found.loaders)
+    if not alive:
         return replace(found, shm_bytes=0 if _no_workers(found) else None)
-    total = sum(known) * found.local_processes
+    total = sum(need.shm_bytes or 0 for need in alive) * found.local_processes
     if any(need.shm_bytes is None for need in found.loaders) and total < DEFAULT_NEEDED_BYTES:
         # the known part is a lower bound; where it is small it says nothing
         return replace(found, shm_bytes=None)
-    return replace(found, shm_bytes=total, shm_source=_shm_source(found))
+    return replace(found, shm_bytes=total, shm_source=_shm_source(alive, found.local_processes))
+
+
+def _alive_together(needs: Sequence[LoaderNeed]) -> list[LoaderNeed]:
+    """The loaders with a known need at the moment that needs most: all of group 0, and the largest other group."""
+    groups: dict[int, list[LoaderNeed]] = {}
+    for need in needs:
+        if need.shm_bytes:
+            groups.setdefault(need.group, []).append(need)
+    always = groups.pop(0, [])
+    return always + max(groups.values(), key=lambda group: sum(n.shm_bytes or 0 for n in group), default=[])
 
 
 def _no_workers(found: Requirements) -> bool:
@@ -80,12 +90,10 @@ def _no_workers(found: Requirements) -> bool:
     return bool(found.loaders) and all(n.workers == 0 for n in found.loaders) and found.local_processes == 1
 
 
-def _shm_source(found: Requirements) -> str:
-    big = max((n for n in found.loaders if n.shm_bytes), key=lambda n: n.shm_bytes or 0)
+def _shm_source(alive: Sequence[LoaderNeed], processes: int) -> str:
+    big = max(alive, key=lambda need: need.shm_bytes or 0)
     place = f"{big.path}:{big.line}: " if big.path else ""
-    text = (
-        f"{place}{big.workers} workers x {big.prefetch_factor or DEFAULT_PREFETCH} batches x {big.batch_size} samples"
-    )
-    others = sum(1 for n in found.loaders if n.shm_bytes) - 1
-    text += f" and {others} more" if others else ""
-    return text + (f", on each of {found.local_processes} processes" if found.local_processes > 1 else "")
+    batches = big.prefetch_factor or DEFAULT_PREFETCH
+    text = f"{place}{big.workers} workers x {batches} batches x {big.batch_size} samples"
+    text += f" and {len(alive) - 1} more" if len(alive) > 1 else ""
+    return text + (f", on each of {processes} processes" if processes > 1 else "")

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch_doctor.facts.requirements import Requirements
 from torch_doctor.requirements import loaders, usage
+from torch_doctor.requirements.alive import grouped
 from torch_doctor.requirements.complete import least_capability
 from torch_doctor.requirements.source import Source
 
@@ -27,7 +28,7 @@ def infer(sources: Sequence[Source], script: str = "") -> Requirements:
         min_compute_capability=least_capability(uses),
         world_size=world,
         local_processes=world or 1,
-        loaders=needs,
+        loaders=grouped(sources, needs),
         uses=uses,
         compiles=_compiles(uses),
         data_paths=_unique(one.data_paths for one in found),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch_doctor.facts.requirements import LoaderNeed
+from torch_doctor.requirements.alive import names_of
 from torch_doctor.requirements.samples import sample_bytes
 from torch_doctor.requirements.source import UNKNOWN, Source, parameters
 
@@ -63,11 +65,13 @@ def _with_callers(
     functions = [o for o in owners if isinstance(o, (ast.FunctionDef, ast.AsyncFunctionDef))]
     callers = [c for c, name in source.calls() if functions and name == functions[0].name]
     if not callers:
-        yield _need(source, call, given, {}, {}, classes)
+        yield replace(_need(source, call, given, {}, {}, classes), names=names_of(source, call))
     for caller in callers:
         passed = _passed(functions[0], caller)
         bound = {k: v for k, v in ((k, source.value(v)) for k, v in passed.items()) if v is not UNKNOWN}
-        yield _need(source, call, given, bound, passed, classes)
+        need = _need(source, call, given, bound, passed, classes)
+        returned = isinstance(source.parents.get(call), ast.Return)
+        yield replace(need, names=names_of(source, caller if returned else call))
 
 
 def _passed(function: ast.FunctionDef | ast.AsyncFunctionDef, caller: ast.Call) -> dict[str, ast.expr]:

@@ -47,7 +47,9 @@ def test_a_case(case: Case) -> None:
 @pytest.mark.parametrize("name", ["z1_syntax.py"])
 def test_what_cannot_be_parsed_is_named(name: str) -> None:
     found = linting.lint([CORPUS / name], CHECKS)
-    assert [(n.location.path, n.location.line) for n in found.notifications if n.location] == [(str(CORPUS / name), 2)]
+    assert [(n.location.path, n.location.line) for n in found.notifications if n.location] == [
+        (str(CORPUS / name), 2)
+    ]
 
 
 def test_modules_beside_the_script_are_read(tmp_path: Path) -> None:

@@ -43,7 +43,13 @@ def test_a_comment_that_silences(tmp_path: Path, comment: str) -> None:
 
 @pytest.mark.parametrize(
     "comment",
-    ["  # noqa: F401", "  # noqa: E501,W291", "  # noqa: LOS101", "; s = '# noqa'", "  # torch-doctor: ignore[LOS101]"],
+    [
+        "  # noqa: F401",
+        "  # noqa: E501,W291",
+        "  # noqa: LOS101",
+        "; s = '# noqa'",
+        "  # torch-doctor: ignore[LOS101]",
+    ],
 )
 def test_a_comment_that_does_not(tmp_path: Path, comment: str) -> None:
     rules, _ = shown(tmp_path, SOURCE.format(before="", after=comment))
@@ -61,7 +67,9 @@ def test_a_whole_file(tmp_path: Path) -> None:
 
 
 def test_a_statement_of_several_lines_is_one(tmp_path: Path) -> None:
-    rules, _ = shown(tmp_path, "import torch\nfrom torch import nn\na = nn.MSELoss(\n    reduce=False,\n)  # noqa: LOS101\n")
+    rules, _ = shown(
+        tmp_path, "import torch\nfrom torch import nn\na = nn.MSELoss(\n    reduce=False,\n)  # noqa: LOS101\n"
+    )
     assert rules == []
 
 

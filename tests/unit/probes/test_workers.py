@@ -57,6 +57,12 @@ def test_the_default_is_the_interpreters_own() -> None:
     assert list(facts.methods) == [facts.default] and facts.methods[facts.default].ok
 
 
+def test_a_safe_path_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    facts = looked(request("default"))
+    assert facts.methods[facts.default].ok
+
+
 def test_no_semaphore_names_its_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
         "import _multiprocessing, multiprocessing.synchronize as s\n"

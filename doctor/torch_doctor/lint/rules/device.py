@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from torch_doctor.facts.code_index import COMPREHENSIONS, Scope, dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
-from torch_doctor.lint.events import is_forward, is_module_scope, is_step, uses
+from torch_doctor.lint.events import is_forward, is_step, uses
 from torch_doctor.lint.flow import (
-    bindings,
     called,
     calls_in,
+    class_of,
     constant,
     in_body,
     inside,
@@ -23,7 +23,7 @@ from torch_doctor.lint.flow import (
     place,
     receiver,
 )
-from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, fix, insert, replace, source
+from torch_doctor.lint.found import ERROR, NOTE, finding, fix, insert, replace, source
 from torch_doctor.lint.kinds import TENSOR_MAKERS, kind
 from torch_doctor.lint.words import named
 from torch_doctor.model import Finding
@@ -175,14 +175,7 @@ def _tensor_parameter(script: Script, name: str, scope: Scope) -> bool:
     for argument in [*arguments.args, *arguments.kwonlyargs] if isinstance(arguments, ast.arguments) else []:
         if argument.arg == name and argument.annotation is not None:
             return script.index.resolve(dotted(argument.annotation)) in ("torch.Tensor", "Tensor")
-    if not words.says(words.BATCH, name) or words.tail(name) in (
-        "data",
-        "batch",
-        "sample",
-        "samples",
-        "inputs",
-        "input",
-    ):
+    if not words.says(words.BATCH, name) or words.tail(name) in ("data", "batch", "sample", "samples"):
         return False
     # handed to a model by position, or into a loss: it is what the model computes with
     for call in scope.calls:
@@ -254,188 +247,8 @@ def _used_as_tensor(script: Script, name: str, scope: Scope) -> bool:
     return True
 
 
-MAKERS = named("zeros ones rand randn randint empty full arange linspace eye tensor logspace randperm as_tensor")
-
-
-@check("DEV102", "tensor-made-on-cpu-in-forward")
-def tensor_made_on_cpu_in_forward(script: Script) -> Iterator[Finding]:
-    """forward() makes a tensor without device=, so it is on the CPU whatever the module is on.
-
-    What it checks:
-        torch.zeros, arange, randn and the like in forward() of an nn.Module, without device=, whose result meets
-        other tensors and is never moved. A note where nothing in the file uses a GPU.
-    Why it matters:
-        After model.to("cuda") it fails with "Expected all tensors to be on the same device".
-    Example:
-        Bad::
-
-            import torch
-            from torch import nn
-            class Net(nn.Module):
-                def forward(self, x):
-                    return x + torch.arange(x.size(1))
-            net = Net().to("cuda")
-
-        Good::
-
-            import torch
-            from torch import nn
-            class Net(nn.Module):
-                def forward(self, x):
-                    return x + torch.arange(x.size(1), device=x.device)
-            net = Net().to("cuda")
-    Fix:
-        Pass device=x.device, use x.new_zeros() or zeros_like(), or make it once and register_buffer() it.
-    References:
-        https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_buffer
-    """
-    if _default_device(script):
-        return
-    gpu = uses_gpu(script)
-    for function in script.index.functions:
-        if function.kind != "function" or function.name != "forward" or not is_module_scope(script, function):
-            continue
-        for call in calls_in(script, function.node):
-            if is_cpu_maker(script, call) and meets_tensors(script, call, function):
-                yield finding(
-                    script,
-                    call,
-                    WARNING if gpu else NOTE,
-                    f"{source(script, call)} is made on the CPU in forward()",
-                    "Pass device=x.device of an input, or make it in __init__ and register_buffer() it",
-                )
-
-
-def is_cpu_maker(script: Script, call: ast.Call) -> bool:
-    """Whether a call makes a tensor on the default device."""
-    name = script.index.qual(call)
-    if not name.startswith("torch.") or name.count(".") != 1 or name[6:] not in MAKERS:
-        return False
-    if (
-        keyword(call, "device") is not None
-        or keyword(call, "out") is not None
-        or any(k.arg is None for k in call.keywords)
-    ):
-        return False
-    if name in ("torch.tensor", "torch.as_tensor"):
-        # a 0-dim CPU tensor may meet tensors on any device
-        return bool(call.args) and isinstance(call.args[0], (ast.List, ast.ListComp, ast.Tuple))
-    return not (name in ("torch.ones", "torch.zeros") and call.args and _is_empty_tuple(call.args[0]))
-
-
-def _is_empty_tuple(node: ast.AST) -> bool:
-    return isinstance(node, (ast.Tuple, ast.List)) and not node.elts
-
-
-def meets_tensors(script: Script, call: ast.Call, function: Scope) -> bool:
-    """Whether a tensor made here is computed with, and not moved on the way."""
-    node: ast.AST = call
-    for parent in script.index.ancestors(call):
-        if isinstance(parent, ast.Call):
-            short = dotted(parent.func).rsplit(".", 1)[-1]
-            if node is not parent.func and short != "Variable":
-                return _consumes(script, parent, short)
-            if short in ("to", "cuda", "type_as", "tolist", "item", "numpy", "to_device", "cpu"):
-                return False
-        elif isinstance(parent, ast.BinOp):
-            other = parent.right if parent.left is node else parent.left
-            if not _is_number(script, other):
-                return True
-        elif isinstance(parent, ast.Subscript):
-            if node is not parent.value:
-                return False  # an index on the CPU may index a tensor on any device
-        elif isinstance(parent, ast.Attribute):
-            if parent.attr in ("shape", "device", "dtype"):
-                return False
-        elif isinstance(parent, ast.Assign):
-            name = dotted(parent.targets[0])
-            return bool(name) and len(parent.targets) == 1 and _name_meets_tensors(script, name, function, parent)
-        elif isinstance(parent, (ast.Return, ast.For, ast.comprehension, ast.stmt)):
-            return False
-        node = parent
-    return False
-
-
-def _is_number(script: Script, node: ast.AST, depth: int = 3) -> bool:
-    """Whether an operand is a plain number: constants, math, sizes and what is computed from them."""
-    if isinstance(node, ast.Constant):
-        return True
-    if isinstance(node, ast.BinOp):
-        return _is_number(script, node.left, depth) and _is_number(script, node.right, depth)
-    if isinstance(node, ast.UnaryOp):
-        return _is_number(script, node.operand, depth)
-    if isinstance(node, ast.Subscript):
-        return _is_number(script, node.value, depth)
-    if isinstance(node, ast.Call):
-        short = dotted(node.func).rsplit(".", 1)[-1]
-        return short in (
-            "size",
-            "len",
-            "numel",
-            "dim",
-            "int",
-            "float",
-            "item",
-            "sqrt",
-            "floor",
-            "ceil",
-            "max",
-            "min",
-            "log",
-            "random",
-        ) and (not script.index.qual(node).startswith("torch."))
-    name = dotted(node)
-    if name.startswith(("math.", "np.", "numpy.")) or name.endswith((".shape", ".ndim")):
-        return True
-    if isinstance(node, ast.Name) and depth:
-        found = [o for o in origins(script, node) if o.node is not node]
-        if found and all(not isinstance(o.node, ast.arg) and _is_number(o.script, o.node, depth - 1) for o in found):
-            return True
-    return words.tail(name).startswith(("num_", "n_", "max_", "min_")) or words.tail(name).endswith(
-        ("_size", "_len", "_dim", "_scale", "_std")
-    )
-
-
-def _consumes(script: Script, parent: ast.Call, short: str) -> bool:
-    name = script.index.qual(parent)
-    if name.startswith("torch."):
-        return short not in ("tensor", "as_tensor", "Generator", "device", "Size", "is_tensor")
-    return is_forward(script, parent)
-
-
-def _name_meets_tensors(script: Script, name: str, function: Scope, at: ast.AST) -> bool:
-    uses_of = [n for s in function.walk() for n in s.names.get(name, ()) if isinstance(n.ctx, ast.Load)]
-    if len([b for b in bindings(script, name, function) if b.how == "assign"]) > 1:
-        return False
-    meets = False
-    for use in uses_of:
-        if place(use) < place(at):
-            continue
-        node: ast.AST = use
-        for parent in script.index.ancestors(use):
-            if isinstance(parent, ast.Attribute):
-                if parent.attr in ("to", "cuda", "type_as", "tolist", "item", "numpy", "device"):
-                    return False
-            elif isinstance(parent, ast.Call):
-                if node is not parent.func:
-                    short = dotted(parent.func).rsplit(".", 1)[-1]
-                    if not _consumes(script, parent, short):
-                        return False
-                    meets = True
-                    break
-            elif isinstance(parent, ast.BinOp):
-                if not _is_number(script, parent.right if parent.left is node else parent.left):
-                    meets = True
-                    break
-            elif (isinstance(parent, ast.Subscript) and node is not parent.value) or (
-                not isinstance(parent, (ast.Subscript, ast.UnaryOp)) and isinstance(parent, ast.stmt)
-            ):
-                break
-            node = parent
-    return meets
-
-
-def _default_device(script: Script) -> bool:
+def has_default_device(script: Script) -> bool:
+    """Whether the file sets the device that new tensors are made on."""
     names = ("set_default_device", "set_default_tensor_type")
     if any(script.index.by_tail.get(n) for n in names):
         return True
@@ -478,84 +291,6 @@ def on_gpu(script: Script, call: ast.Call) -> bool:
     return False
 
 
-LAYERS = named(
-    "Linear LazyLinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d BatchNorm1d "
-    "BatchNorm2d BatchNorm3d LayerNorm GroupNorm Embedding EmbeddingBag LSTM GRU RNN LSTMCell GRUCell "
-    "MultiheadAttention PReLU TransformerEncoderLayer TransformerDecoderLayer Transformer Bilinear "
-    "Parameter"
-)
-DROPOUTS = frozenset(["Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"])
-
-
-@check("DEV103", "layer-made-in-forward")
-def layer_made_in_forward(script: Script) -> Iterator[Finding]:
-    """forward() makes a layer anew at each call.
-
-    What it checks:
-        nn.Linear, nn.Conv2d and other layers with weights (and Dropout) made and used within forward(). A layer that
-        is kept (self.x = ...) is lazy initialisation and not meant.
-    Why it matters:
-        Its weights are random at every step, no optimizer has them, no checkpoint holds them, and they are on the CPU
-        whatever the model is on. A Dropout made so ignores eval().
-    Example:
-        Bad::
-
-            from torch import nn
-            class Net(nn.Module):
-                def forward(self, x):
-                    return nn.Linear(8, 2)(x)
-
-        Good::
-
-            from torch import nn
-            class Net(nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.out = nn.Linear(8, 2)
-                def forward(self, x):
-                    return self.out(x)
-    Fix:
-        Make it in __init__ and keep it as an attribute.
-    References:
-        https://docs.pytorch.org/docs/stable/notes/modules.html
-    """
-    for function in script.index.functions:
-        if function.kind != "function" or function.name != "forward" or not is_module_scope(script, function):
-            continue
-        for call in calls_in(script, function.node):
-            name = script.index.qual(call)
-            short = name.rsplit(".", 1)[-1]
-            if name != f"torch.nn.{short}" or short not in LAYERS | DROPOUTS or _is_kept(script, call):
-                continue
-            why = "ignores eval()" if short in DROPOUTS else "has new random weights at every call"
-            yield finding(
-                script,
-                call,
-                ERROR if short in LAYERS else WARNING,
-                f"{source(script, call)} is made in forward() and {why}",
-                "Make it in __init__ and keep it as an attribute",
-            )
-
-
-def _is_kept(script: Script, call: ast.Call) -> bool:
-    statement = script.index.statement(call)
-    if isinstance(statement, ast.Assign):
-        if any(dotted(t).startswith("self.") for t in statement.targets):
-            return True
-        name = dotted(statement.targets[0])
-        scope = script.index.scope(call)
-        if statement.value is not call:
-            return False
-        holders = [script.index.parent.get(n) for n in scope.names.get(name, ())]
-        return any(
-            isinstance(h, ast.Assign) and any(dotted(t).startswith("self") for t in h.targets) for h in holders
-        )
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        outer = dotted(statement.value.func)
-        return outer.startswith("self.") and outer.rsplit(".", 1)[-1] in ("append", "add_module", "register_module")
-    return isinstance(statement, ast.If)
-
-
 @check("DEV104", "batch-not-moved")
 def batch_not_moved(script: Script) -> Iterator[Finding]:
     """The model is on the GPU and the batches stay on the CPU.
@@ -590,7 +325,7 @@ def batch_not_moved(script: Script) -> Iterator[Finding]:
     References:
         https://docs.pytorch.org/docs/stable/notes/cuda.html
     """
-    if _default_device(script) or uses(
+    if has_default_device(script) or uses(
         script,
         "accelerate",
         "lightning",
@@ -602,6 +337,8 @@ def batch_not_moved(script: Script) -> Iterator[Finding]:
         "transformers",
     ):
         return
+    yield from _made_on_cpu(script)
+    yield from _model_left_behind(script)
     seen: set[ast.AST] = set()
     for call in script.index.calls:
         loop = next(
@@ -626,6 +363,118 @@ def batch_not_moved(script: Script) -> Iterator[Finding]:
             )
         else:
             yield from _unmoved_target(script, loop, bound, names, seen)
+
+
+def _made_on_cpu(script: Script) -> Iterator[Finding]:
+    """A tensor that is made on the CPU here and handed to a module on the GPU."""
+    from torch_doctor.lint.rules.forward import is_cpu_maker
+
+    for call in script.index.calls:
+        if not call.args or script.index.scope(call).name == "forward" or not is_forward(script, call):
+            continue
+        for argument in call.args:
+            maker = _maker(script, argument)
+            if maker is None or not is_cpu_maker(script, maker) or not _moved(script, call.func, call):
+                continue
+            yield finding(
+                script,
+                call,
+                ERROR,
+                f"{source(script, call.func)} is on the GPU and {source(script, argument)} was made on the CPU",
+                f"{source(script, maker)[:-1]}, device=device)",
+            )
+            break
+
+
+def _maker(script: Script, node: ast.AST) -> ast.Call | None:
+    """The call that made a tensor, where it is the only thing that happened to it."""
+    if isinstance(node, ast.Call):
+        return node
+    if not isinstance(node, ast.Name):
+        return None
+    scope = script.index.scope(node)
+    bound = [b for b in scope.bindings.get(node.id, ()) if b.how != "global"]
+    if len(bound) != 1 or bound[0].how != "assign" or not isinstance(bound[0].value, ast.Call):
+        return None
+    for use in scope.names.get(node.id, ()):
+        parent = script.index.parent.get(use)
+        if isinstance(parent, ast.Attribute) and parent.attr in ("to", "cuda", "data", "set_"):
+            return None
+    return bound[0].value
+
+
+def _model_left_behind(script: Script) -> Iterator[Finding]:
+    """The batches go to the GPU and the model, made here, never does."""
+    if script.index.by_tail.get("DataParallel") or script.index.by_tail.get("DistributedDataParallel"):
+        return
+    seen: set[str] = set()
+    for call in sorted(script.index.calls, key=place):
+        name = dotted(call.func)
+        if not call.args or not isinstance(call.func, ast.Name) or name in seen or not is_forward(script, call):
+            continue
+        if not any(_goes_to_gpu(script, a, call) for a in call.args):
+            continue
+        scope = script.index.scope(call)
+        bound = [b for b in scope.bindings.get(name, ()) if b.how == "assign"]
+        if len(bound) != 1 or len(scope.bindings[name]) != 1 or not isinstance(bound[0].value, ast.Call):
+            continue
+        made = bound[0].value
+        if (
+            kind(script, made) != "module"
+            or (made.args and _mentions_device(made))
+            or (made.keywords and _mentions_device(made))
+        ):
+            continue
+        if _is_plain_module(script, made) and all(_only_runs(script, n, call) for n in scope.names.get(name, ())):
+            seen.add(name)
+            yield finding(
+                script,
+                call,
+                ERROR,
+                f"{source(script, call.args[0])} is on the GPU and {name} was never moved there",
+                f"{name}.to(device) before the loop",
+            )
+
+
+def _mentions_device(call: ast.Call) -> bool:
+    return any(
+        words.says(words.DEVICE, dotted(n)) for n in ast.walk(call) if isinstance(n, (ast.Name, ast.Attribute))
+    )
+
+
+def _is_plain_module(script: Script, made: ast.Call) -> bool:
+    name = script.index.qual(made)
+    return (name.startswith("torch.nn.") and "(" not in name) or class_of(script, made) is not None
+
+
+def _only_runs(script: Script, name: ast.Name, call: ast.Call) -> bool:
+    """Whether a use of the model's name moves it nowhere: a call of it, parameters(), train(), eval()."""
+    parent = script.index.parent.get(name)
+    if isinstance(name.ctx, ast.Store):
+        return True
+    if isinstance(parent, ast.Call):
+        return parent.func is name
+    return isinstance(parent, ast.Attribute) and parent.attr in (
+        "parameters",
+        "train",
+        "eval",
+        "state_dict",
+        "zero_grad",
+    )
+
+
+def _goes_to_gpu(script: Script, node: ast.AST, call: ast.Call) -> bool:
+    """Whether an argument is moved to "cuda" for certain, in the call or by its only binding in the loop."""
+    if isinstance(node, ast.Name):
+        scope = script.index.scope(node)
+        bound = [b for b in scope.bindings.get(node.id, ()) if b.how == "assign" and place(b.node) < place(call)]
+        return bool(bound) and bound[-1].value is not None and _goes_to_gpu(script, bound[-1].value, call)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    if node.func.attr == "cuda":
+        return True
+    first = node.args[0] if node.func.attr == "to" and node.args else None
+    return isinstance(first, ast.Constant) and isinstance(first.value, str) and first.value.startswith("cuda")
 
 
 def _unmoved_target(

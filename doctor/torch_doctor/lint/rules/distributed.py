@@ -69,11 +69,16 @@ def distributed_sampler_missing(script: Script) -> Iterator[Finding]:
     if not _ddp(script) or uses(script, *_OWN_SAMPLERS):
         return
     for item in loaders(script):
-        if item.argument("sampler") is not None or item.argument("batch_sampler") is not None or has_star(item.call):
+        if (
+            (item.argument("sampler") is not None and not _is_local_sampler(script, item))
+            or item.argument("batch_sampler") is not None
+            or has_star(item.call)
+        ):
             continue
         if (item.dataset is not None and is_iterable_dataset(*item.dataset)) or _split_by_rank(script, item):
             continue
-        if constant(script, item.argument("shuffle")) is True or _trains(script, item):
+        shuffles = constant(script, item.argument("shuffle")) is True or item.argument("sampler") is not None
+        if shuffles or _trains(script, item):
             yield finding(
                 script,
                 item.call,
@@ -81,6 +86,16 @@ def distributed_sampler_missing(script: Script) -> Iterator[Finding]:
                 "no DistributedSampler: every rank trains on the whole data set",
                 "sampler=DistributedSampler(dataset) instead of shuffle=True, and set_epoch(epoch) at each epoch",
             )
+
+
+def _is_local_sampler(script: Script, item: Loader) -> bool:
+    """A sampler of torch that knows nothing of ranks."""
+    names = ("RandomSampler", "WeightedRandomSampler", "SubsetRandomSampler")
+    value = item.argument("sampler")
+    found = origins(script, value) if value is not None else []
+    return bool(found) and all(
+        isinstance(o.node, ast.Call) and dotted(o.node.func).rsplit(".", 1)[-1] in names for o in found
+    )
 
 
 def _split_by_rank(script: Script, item: Loader) -> bool:

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 
 from torch_doctor.facts.code_index import dotted
 from torch_doctor.facts.script import Script
-from torch_doctor.lint.flow import has_star, keyword
-from torch_doctor.lint.found import NOTE, WARNING, finding, fix, replace, source
+from torch_doctor.lint.events import backward_loss, is_backward, is_forward
+from torch_doctor.lint.flow import calls_in, has_star, keyword, last_before
+from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, fix, replace, source
+from torch_doctor.lint.graph import is_loss_function
+from torch_doctor.lint.kinds import kind
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
 
@@ -167,3 +170,129 @@ def renamed_function(script: Script) -> Iterator[Finding]:
                 f"Call {new}",
                 fix=mend,
             )
+
+
+@check("GRD115", "requires-grad-misspelt")
+def requires_grad_misspelt(script: Script) -> Iterator[Finding]:
+    """A parameter's require_grad is set, which is no attribute of a tensor.
+
+    What it checks:
+        x.require_grad = ..., and require_grad= of a tensor's maker.
+    Why it matters:
+        Python makes a new attribute and nothing is frozen: the layers that were meant to stay are trained.
+    Example:
+        Bad::
+
+            import torch
+            def freeze(model):
+                for p in model.parameters():
+                    p.require_grad = False
+
+        Good::
+
+            import torch
+            def freeze(model):
+                for p in model.parameters():
+                    p.requires_grad = False
+    Fix:
+        requires_grad. --fix does it.
+    References:
+        https://docs.pytorch.org/docs/stable/generated/torch.Tensor.requires_grad.html
+    """
+    for attribute in script.index.attributes.get("require_grad", ()):
+        if isinstance(attribute.ctx, ast.Store) and not dotted(attribute).startswith("self."):
+            written = script.segment(attribute)
+            better = written.removesuffix("require_grad") + "requires_grad"
+            mend = fix("use requires_grad", [replace(script, attribute, better)])
+            yield finding(
+                script,
+                attribute,
+                ERROR,
+                f"{source(script, attribute)} is a new attribute: nothing is frozen",
+                "requires_grad",
+                fix=mend if written.endswith("require_grad") else None,
+            )
+
+
+@check("GRD116", "backward-under-no-grad")
+def backward_under_no_grad(script: Script) -> Iterator[Finding]:
+    """A loss is computed with autograd off, and backward() runs on it.
+
+    What it checks:
+        backward() on a loss whose model call or criterion stands within torch.no_grad() or inference_mode(), by a
+        with block or the function's decorator.
+    Why it matters:
+        "element 0 of tensors does not require grad and does not have a grad_fn".
+    Example:
+        Bad::
+
+            import torch
+            def step(model, x, y, opt, loss_fn):
+                opt.zero_grad()
+                with torch.no_grad():
+                    loss = loss_fn(model(x), y)
+                loss.backward()
+                opt.step()
+
+        Good::
+
+            import torch
+            def step(model, x, y, opt, loss_fn):
+                opt.zero_grad()
+                loss = loss_fn(model(x), y)
+                loss.backward()
+                opt.step()
+    Fix:
+        Compute the loss outside no_grad().
+    References:
+        https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html
+    """
+    for call in script.index.by_tail.get("backward", ()):
+        loss = backward_loss(script, call) if is_backward(script, call) else None
+        if loss is None or script.index.by_tail.get("enable_grad"):
+            continue
+        made: ast.AST = loss
+        if isinstance(loss, ast.Name):
+            found = last_before(script, loss.id, loss)
+            if (
+                found is None
+                or found.how != "assign"
+                or found.value is None
+                or found.scope is not script.index.scope(call)
+            ):
+                continue
+            made = found.value
+        if _no_grad_around(script, made) and _makes_loss(script, made):
+            yield finding(
+                script,
+                call,
+                ERROR,
+                f"{source(script, loss)} was computed with autograd off: it has no gradient",
+                "Compute it outside no_grad()",
+            )
+
+
+def _makes_loss(script: Script, node: ast.AST) -> bool:
+    return any(
+        is_forward(script, c)
+        or kind(script, c.func) == "criterion"
+        or is_loss_function(dotted(c.func).rsplit(".", 1)[-1])
+        for c in calls_in(script, node)
+    )
+
+
+def _no_grad_around(script: Script, node: ast.AST) -> bool:
+    """For certain: the context or decorator is written out, and not one that may be off."""
+    names = ("torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad")
+    for item in script.index.ancestors(node):
+        if isinstance(item, (ast.With, ast.AsyncWith)) and any(
+            isinstance(i.context_expr, ast.Call) and _off(script, i.context_expr, names) for i in item.items
+        ):
+            return True
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return any(_off(script, d, names) for d in item.decorator_list)
+    return False
+
+
+def _off(script: Script, node: ast.AST, names: tuple[str, ...]) -> bool:
+    return script.index.qual(node) in names and not (isinstance(node, ast.Call) and node.args)

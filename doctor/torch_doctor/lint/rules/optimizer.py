@@ -281,6 +281,19 @@ def gradients_cleared_before_step(script: Script) -> Iterator[Finding]:
         at = block.index(statement)
         before = _last_event(script, block[:at], dotted(target))
         after = _first_event(script, block[at + 1 :], dotted(target))
+        if (
+            not before
+            and _steps_then_backward(script, block[at + 1 :], dotted(target))
+            and loops_around(script, call)
+        ):
+            yield finding(
+                script,
+                call,
+                ERROR,
+                f"{source(script, target)} is stepped before backward(): its gradients are cleared unused",
+                "zero_grad(), then backward(), then step()",
+            )
+            continue
         if before == "backward" and after == "step" and not any(c.args for c in [call]):
             yield finding(
                 script,
@@ -315,6 +328,11 @@ def _events(script: Script, statement: ast.stmt, optimizer: str) -> list[str]:
         elif is_zero(script, call):
             found.append("zero")
     return found
+
+
+def _steps_then_backward(script: Script, block: list[ast.stmt], optimizer: str) -> bool:
+    found = [e for statement in block for e in _events(script, statement, optimizer)]
+    return found == ["step", "backward"] and all(isinstance(s, (ast.Expr, ast.Assign, ast.AugAssign)) for s in block)
 
 
 def _last_event(script: Script, block: list[ast.stmt], optimizer: str) -> str:
@@ -376,7 +394,8 @@ def step_missing(script: Script) -> Iterator[Finding]:
         uses_of = [n for s in scope.walk() for n in s.names.get(target.id, ()) if isinstance(n.ctx, ast.Load)]
         known = all(_is_method_use(script, n) for n in uses_of)
         bodies = [c for c in calls_in(script, loops[0]) if is_backward(script, c)]
-        if not known or not bodies or any(b.keywords or b.args for b in bodies):
+        reads = any(inside(a, loops[0]) for a in script.index.attributes.get("grad", ()))
+        if reads or not known or not bodies or any(b.keywords or b.args for b in bodies):
             continue
         if (
             not any(dotted(c.func) == f"{target.id}.step" for s in scope.walk() for c in s.calls)

@@ -21,7 +21,7 @@ from torch_doctor.lint.flow import (
     origins,
     reached,
 )
-from torch_doctor.lint.found import ERROR, WARNING, finding, fix, insert, replace, source
+from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, fix, insert, replace, source
 from torch_doctor.lint.graph import CUTS, carries, has_backward, is_loss_function, loss_like, mentions
 from torch_doctor.lint.kinds import kind
 from torch_doctor.model import Finding, Fix
@@ -529,6 +529,12 @@ def _data_finding(script: Script, loss: ast.expr, outer: ast.AST, indexed: bool)
     message = f"{name}.data reads a loss behind autograd's back"
     parent = script.index.parent.get(outer)
     keeps_tensor = isinstance(parent, ast.Attribute)
+    read_on = not isinstance(outer, ast.Attribute) or keeps_tensor
     return finding(
-        script, outer, WARNING, message, f"{source(script, base)}.item()", fix=None if keeps_tensor else mend
+        script,
+        outer,
+        NOTE if read_on else WARNING,
+        message,
+        f"{source(script, base)}.item()",
+        fix=None if keeps_tensor else mend,
     )

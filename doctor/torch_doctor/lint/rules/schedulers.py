@@ -258,6 +258,8 @@ def _per_batch(script: Script, item: Stepped) -> str:
         return ""
     if item.name == "ReduceLROnPlateau":
         return "ReduceLROnPlateau counts epochs without improvement and is stepped once per batch"
+    if item.name in ("LambdaLR", "MultiplicativeLR") and _decays_by_epoch(item):
+        return f"{item.name} is given a factor per epoch and is stepped once per batch"
     known = CADENCE.get(item.name)
     if known is None or _fraction(item.call):
         return ""
@@ -275,6 +277,20 @@ def _per_batch(script: Script, item: Stepped) -> str:
             f"{item.name} counts epochs ({known.unit[0]}={source(item.where, value)}) and is stepped once per batch"  # type: ignore[arg-type]
         )
     return ""
+
+
+def _decays_by_epoch(item: Stepped) -> bool:
+    """``lambda epoch: 0.95 ** epoch``: the parameter's name and a power of a constant say what is counted."""
+    function = _argument(item.made, "lr_lambda", 1)
+    if (
+        not isinstance(function, ast.Lambda)
+        or len(function.args.args) != 1
+        or "epoch" not in function.args.args[0].arg
+    ):
+        return False
+    body = function.body
+    base = body.left if isinstance(body, ast.BinOp) and isinstance(body.op, ast.Pow) else body
+    return isinstance(base, ast.Constant) and isinstance(base.value, float) and base.value < 0.99
 
 
 def _conditional(script: Script, item: Stepped) -> bool:

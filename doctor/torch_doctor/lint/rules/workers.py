@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from torch_doctor.facts.code_index import Scope, dotted
+from torch_doctor.facts.code_index import Binding, Scope, dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint.flow import Loop, constant, keyword, loops_around, origins, reached
 from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, source
@@ -47,6 +47,7 @@ def worker_argument_not_picklable(script: Script) -> Iterator[Finding]:
     References:
         https://docs.pytorch.org/docs/stable/data.html#platform-specific-behaviors
     """
+    yield from _kept_by_dataset(script)
     for item in loaders(script):
         if item.workers == 0:
             continue
@@ -69,6 +70,33 @@ def worker_argument_not_picklable(script: Script) -> Iterator[Finding]:
                 + ("" if spawned else ", the default from Python 3.14 on"),
                 "Define it at module level; functools.partial binds what it needs",
             )
+
+
+def _kept_by_dataset(script: Script) -> Iterator[Finding]:
+    """A data set that keeps a lambda, a local function or a generator in self, under spawned workers."""
+    for item in dataset_classes(script):
+        if item.workers != "some" or item.loader is None or item.loader.start_method not in SPAWNING:
+            continue
+        start = item.scope.function("__init__")
+        for name, bound in (
+            start.bindings.items() if start is not None and not item.scope.function("__getstate__") else ()
+        ):
+            for binding in bound if name.startswith("self.") and binding_is_kept(bound) else ():
+                value = binding.value
+                local = isinstance(value, ast.Name) and start is not None and start.function(value.id) is not None
+                if isinstance(value, (ast.Lambda, ast.GeneratorExp)) or local:
+                    yield finding(
+                        script,
+                        value or item.scope.node,
+                        ERROR,
+                        f"{name} of the data set cannot be pickled for spawned workers",
+                        "Use a function of module level, or functools.partial of one",
+                    )
+
+
+def binding_is_kept(bound: list[Binding]) -> bool:
+    """Whether nothing replaces it later in __init__."""
+    return all(b.how == "assign" for b in bound) and len(bound) == 1
 
 
 def _unpicklable(script: Script, value: ast.expr, name: str) -> str | None:
@@ -259,6 +287,7 @@ def cuda_in_worker(script: Script) -> Iterator[Finding]:
         function = _function(script, value)
         if function is not None:
             places.append((function, True))
+    yield from _cuda_kept(script)
     seen: set[ast.AST] = set()
     for scope, sure in places:
         for where, call in reached(script, scope.node, 2):
@@ -271,6 +300,27 @@ def cuda_in_worker(script: Script) -> Iterator[Finding]:
                     f"{source(script, call)} runs in a worker: CUDA cannot be initialised in a forked process",
                     "Return CPU tensors, set pin_memory=True, move the batch in the training loop",
                 )
+
+
+def _cuda_kept(script: Script) -> Iterator[Finding]:
+    """A CUDA tensor that __init__ keeps and __getitem__ reads."""
+    for item in dataset_classes(script):
+        start, reader = item.scope.function("__init__"), item.scope.function("__getitem__")
+        if item.workers != "some" or start is None or reader is None:
+            continue
+        for name, bound in start.bindings.items():
+            for binding in bound if name.startswith("self.") else ():
+                value = binding.value
+                if not isinstance(value, ast.Call) or not _uses_cuda(script, value):
+                    continue
+                if any(dotted(n) == name for n in ast.walk(reader.node) if isinstance(n, ast.Attribute)):
+                    yield finding(
+                        script,
+                        value,
+                        ERROR,
+                        f"{name} is a CUDA tensor and the workers read it: a forked process cannot use CUDA",
+                        "Keep it on the CPU and move the batch in the training loop",
+                    )
 
 
 def _function(script: Script, value: ast.expr) -> Scope | None:

@@ -1,4 +1,4 @@
-"""Batches a second of one loader, after a warm-up epoch: TASK STRATEGY WORKERS SECONDS.
+"""Batches a second of one loader: TASK STRATEGY WORKERS. Each line of standard input is a number of seconds to run.
 
 image   decompress, convert and normalise a 256 x 256 picture: what a training set costs
 memory  make a sample and nothing else: what the way through shared memory costs
@@ -10,11 +10,12 @@ import zlib
 
 import torch
 import torch.multiprocessing as mp
+from torch.nn.functional import interpolate
 from torch.utils.data import DataLoader, Dataset
 
-TASK, STRATEGY, WORKERS, SECONDS = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
-SIDE = 256
-BATCH = 32
+TASK, STRATEGY, WORKERS = sys.argv[1], sys.argv[2], int(sys.argv[3])
+SIDE = 512
+BATCH = 16
 
 
 class Pictures(Dataset):
@@ -25,20 +26,21 @@ class Pictures(Dataset):
         self.packed = zlib.compress(noise.numpy().tobytes(), 6)
 
     def __len__(self) -> int:
-        return 20 * BATCH
+        return 16 * BATCH
 
     def __getitem__(self, index: int) -> torch.Tensor:
         raw = bytearray(zlib.decompress(self.packed))
         picture = torch.frombuffer(raw, dtype=torch.uint8).reshape(3, SIDE, SIDE)
-        crop = picture[:, index % 32 : index % 32 + 224, index % 31 : index % 31 + 224].float()
-        return crop.sub_(30.0).div_(17.0)
+        offset = index % 32
+        crop = picture[None, :, offset : offset + 448, offset : offset + 448].float()
+        return interpolate(crop, size=(224, 224), mode="bilinear", antialias=True)[0].sub_(30.0).div_(17.0)
 
 
 class Samples(Dataset):
     """A picture's size, from nothing."""
 
     def __len__(self) -> int:
-        return 40 * BATCH
+        return 80 * BATCH
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.full((3, 224, 224), float(index))
@@ -55,12 +57,13 @@ def main() -> None:
     loader = DataLoader(
         dataset, batch_size=BATCH, num_workers=WORKERS, worker_init_fn=start, persistent_workers=WORKERS > 0
     )
-    for _ in loader:
+    for _ in loader:  # what is set up once is set up
         pass
-    batches, begin = 0, time.perf_counter()
-    while (elapsed := time.perf_counter() - begin) < SECONDS:
-        batches += sum(1 for _ in loader)
-    print(f"{batches / elapsed:.4f}")
+    for line in sys.stdin:
+        batches, begin = 0, time.perf_counter()
+        while (elapsed := time.perf_counter() - begin) < float(line):
+            batches += sum(1 for _ in loader)
+        print(f"{batches / elapsed:.4f}", flush=True)
 
 
 if __name__ == "__main__":
