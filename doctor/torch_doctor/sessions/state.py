@@ -99,6 +99,7 @@ class State:
     log_error: str = ""
     log_gaps: tuple[LogGap, ...] = ()
     postmortem: str = ""  # one line, where explain found a cause
+    remedy: str = ""  # one line: what to type against it
     revision: int = 0
     schema_version: int = SCHEMA_VERSION
 
