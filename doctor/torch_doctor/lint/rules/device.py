@@ -398,15 +398,15 @@ def _maker(script: Script, node: ast.AST) -> ast.Call | None:
         return node
     if not isinstance(node, ast.Name):
         return None
+    found = last_before(script, node.id, node)
     scope = script.index.scope(node)
-    bound = [b for b in scope.bindings.get(node.id, ()) if b.how != "global"]
-    if len(bound) != 1 or bound[0].how != "assign" or not isinstance(bound[0].value, ast.Call):
+    if found is None or found.how != "assign" or not isinstance(found.value, ast.Call) or found.scope is not scope:
         return None
     for use in scope.names.get(node.id, ()):
         parent = script.index.parent.get(use)
         if isinstance(parent, ast.Attribute) and parent.attr in ("to", "cuda", "data", "set_"):
             return None
-    return bound[0].value
+    return found.value
 
 
 def _model_left_behind(script: Script) -> Iterator[Finding]:

@@ -204,7 +204,7 @@ def _handles(script: Script, value: ast.expr, scope: Scope, depth: int = 5) -> I
                 if not _in_memory(origin.script, found):
                     yield found, origin.script
                 continue
-            if name.rsplit(".", 1)[-1] == "begin" and isinstance(found.func, ast.Attribute):
+            if name.rsplit(".", 1)[-1] in ("begin", "cursor", "makefile") and isinstance(found.func, ast.Attribute):
                 yield from _handles(origin.script, found.func.value, origin.scope, depth - 1)
                 continue
             target = called(origin.script, found)
