@@ -66,6 +66,11 @@ shm_kib() {
 	printf '0\n'
 }
 
+# the fallback library says that it serves what /dev/shm cannot hold (images/shm/README.md, bit ACTIVE)
+shm_served() {
+	python -I -S -c 'import ctypes, sys; sys.exit(not ctypes.CDLL(None).torch_doctor_shm_status() & 2)' 2>/dev/null
+}
+
 roomy() {
 	local free
 	[[ -w . && -w $HOME && -w ${TMPDIR:-/tmp} ]] || return 1
@@ -74,11 +79,11 @@ roomy() {
 	done < <(df --output=avail . "$HOME" "${TMPDIR:-/tmp}")
 }
 
-# True where the preflight would find nothing: it takes 0.2 s, and this takes 5 ms. A GPU, or a request for
+# True where the preflight would find nothing: it takes 0.3 s, and this takes 5 to 30 ms. A GPU, or a request for
 # one that is not the image's own, is never judged from here.
 looks_healthy() {
 	[[ ! -e /dev/nvidiactl && ${NVIDIA_VISIBLE_DEVICES:-} == "${TORCH_DOCTOR_VISIBLE_DEVICES:-}" ]] || return 1
-	(($(shm_kib) >= QUICK_SHM_KIB)) && roomy
+	roomy && { (($(shm_kib) >= QUICK_SHM_KIB)) || shm_served; }
 }
 
 # prints what was found, or nothing; returns the status of the check

@@ -53,9 +53,14 @@ def judge(
         DoctorError: for an unknown ID, name, family or tag.
     """
     start = time.monotonic()
+    everything = not select and not ignore
+    if everything:
+        asked = replace(asked, start_methods=start_methods(asked))
+        snapshot.warm(asked)
     chosen = registry.select(registry.load("check", *(["lint"] if asked.script else [])), select, ignore)
     checks = [item for item in chosen if item.command == "check"]
-    asked = replace(asked, start_methods=start_methods(asked, checks, bool(select)))
+    if any(WorkerFacts in item.needs for item in checks) and not everything:
+        asked = replace(asked, start_methods=start_methods(asked, selected=bool(select)))
     facts = snapshot.take(snapshot.needed(checks), asked)
     results = runner.run(checks, facts)
     if asked.script and not notes:  # what cannot be parsed cannot be linted, and was said already
@@ -70,12 +75,10 @@ def _lint(script: Path, rules: Sequence[Check]) -> Linted:
     return linting.lint([script], rules, per_file_ignores=config.per_file_ignores(config.load(Path.cwd())))
 
 
-def start_methods(asked: Request, checks: Sequence[Check], selected: bool) -> tuple[str, ...]:
+def start_methods(asked: Request, selected: bool = False) -> tuple[str, ...]:
     """Under which start methods a DataLoader is tried.
 
     A worker of spawn imports torch once more, which would double the time of a plain check. So that tries what the
     interpreter does by default; a script, ``--deep`` or a selection tries them all.
     """
-    if not any(WorkerFacts in item.needs for item in checks):
-        return ()
     return ALL_METHODS if asked.script or asked.deep or selected else ("default",)

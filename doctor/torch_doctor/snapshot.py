@@ -6,8 +6,8 @@ import dataclasses
 import enum
 import importlib
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -28,9 +28,20 @@ def needed(checks: Iterable[Any]) -> set[type]:
 def take(needs: Iterable[type], request: Request) -> dict[type, Any]:
     """Probe the machine for each facts type; what failed is a ProbeFailure in its place."""
     ordered = sorted(set(needs), key=lambda need: need.__name__)
+    if len(ordered) <= 1:
+        return {need: _probe(need, request) for need in ordered}
+    from concurrent.futures import ThreadPoolExecutor  # 20 ms that `explain` and `lint` do without
+
     with ThreadPoolExecutor(max_workers=max(4, len(ordered))) as pool:
         futures = {need: pool.submit(_probe, need, request) for need in ordered}
         return {need: future.result() for need, future in futures.items()}
+
+
+def warm(request: Request) -> None:
+    """Start the look that takes longest, the import of torch, while the checks are still being loaded."""
+    from torch_doctor.probes import torch
+
+    threading.Thread(target=torch.session, args=(request,), daemon=True).start()
 
 
 def require(

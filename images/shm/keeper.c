@@ -169,9 +169,13 @@ static bool serve(void) {
     return true;
 }
 
-static void read_events(int watch) {
+/* False when the watch is of no more use. */
+static bool read_events(int watch) {
     _Alignas(struct inotify_event) char buffer[16384];
     ssize_t length = read(watch, buffer, sizeof buffer);
+    if (length == 0 || (length < 0 && errno != EINTR && errno != EAGAIN)) {
+        return false;
+    }
     for (char *at = buffer; length > 0 && at < buffer + length;) {
         struct inotify_event *event = (struct inotify_event *)at;
         if (event->mask & IN_Q_OVERFLOW) {
@@ -181,13 +185,14 @@ static void read_events(int watch) {
         }
         at += sizeof *event + event->len;
     }
+    return true;
 }
 
 static void run(int watch) {
     struct pollfd sources[] = {{.fd = KEEPER_SOCKET, .events = POLLIN},
                                {.fd = watch, .events = POLLIN}};
     while (sources[0].fd >= 0 || count > 0) {
-        int timeout = count == 0 ? -1 : watch < 0 ? LOOK_MS : LOOK_WITH_INOTIFY_MS;
+        int timeout = count == 0 ? -1 : sources[1].fd < 0 ? LOOK_MS : LOOK_WITH_INOTIFY_MS;
         int ready = poll(sources, 2, timeout);
         if (ready < 0 && errno != EINTR) {
             return;
@@ -195,8 +200,9 @@ static void run(int watch) {
         if (ready == 0) {
             look_at_all();
         }
-        if (ready > 0 && sources[1].revents != 0) {
-            read_events(watch);
+        if (ready > 0 && sources[1].revents != 0 && !read_events(watch)) {
+            close(watch);
+            sources[1].fd = -1;
         }
         if (ready > 0 && sources[0].revents != 0 && !serve()) {
             close(KEEPER_SOCKET);

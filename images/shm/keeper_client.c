@@ -20,13 +20,14 @@
 /* Out of the way of programs that count on low numbers, within the usual limit of 1024. */
 #define LOWEST_SOCKET 200
 
-/* The socket to the keeper, tagged with its owner and its inode: after a fork, or when a
-   program has closed every descriptor, the number alone would lead to something else. */
+/* The socket to the keeper, with its inode: when a program has closed every descriptor, the
+   number alone would lead to something else. A forked child shares its parent's keeper. */
+#define NONE (-1)
+#define BUSY (-2)
 static struct {
-    _Atomic pid_t owner;
     _Atomic int fd;
     _Atomic ino_t inode;
-} keeper;
+} keeper = {.fd = NONE};
 
 static bool keeper_path(char path[PATH_SIZE]) {
     Dl_info self;
@@ -104,24 +105,22 @@ static int start_keeper(const char *folder) {
     return started ? ours : -1;
 }
 
-/* Threads that come together may start a keeper each; both serve, and both end by themselves.
-   The one that is not remembered is reachable for its own request only. */
+/* Threads that come together may start a keeper each; all serve, and all end by themselves.
+   One that is not remembered is reachable for its own request only. */
 static int keeper_socket(const char *folder, bool *remembered) {
-    pid_t self = getpid();
-    pid_t owner = atomic_load_explicit(&keeper.owner, memory_order_acquire);
-    if (owner == self && inode_of(atomic_load(&keeper.fd)) == atomic_load(&keeper.inode)) {
+    int known = atomic_load_explicit(&keeper.fd, memory_order_acquire);
+    if (known >= 0 && inode_of(known) == atomic_load(&keeper.inode)) {
         *remembered = true;
-        return atomic_load(&keeper.fd);
+        return known;
     }
     int fd = start_keeper(folder);
     if (fd < 0) {
         return -1;
     }
-    *remembered = atomic_compare_exchange_strong(&keeper.owner, &owner, -1);
+    *remembered = known != BUSY && atomic_compare_exchange_strong(&keeper.fd, &known, BUSY);
     if (*remembered) {
-        atomic_store(&keeper.fd, fd);
         atomic_store(&keeper.inode, inode_of(fd));
-        atomic_store_explicit(&keeper.owner, self, memory_order_release);
+        atomic_store_explicit(&keeper.fd, fd, memory_order_release);
     }
     return fd;
 }
@@ -188,8 +187,7 @@ bool keeper_keep(int fd, const char *folder, const char *name) {
             return true;
         }
         if (remembered) {
-            pid_t self = getpid();
-            atomic_compare_exchange_strong(&keeper.owner, &self, 0);
+            atomic_compare_exchange_strong(&keeper.fd, &socket, NONE);
         }
     }
     return false;

@@ -125,6 +125,34 @@ def test_a_compat_libcuda(tmp_path: Path) -> None:
     assert found(done) == [("GPU022", "warning")]
 
 
+@pytest.mark.parametrize(
+    ("need", "expected"),
+    [
+        ("gpus=8", []),
+        ("gpus=9", [("GPU007", "error")]),
+        ("gpu-memory=79g", []),
+        ("gpu-memory=81g", [("GPU008", "error")] * 8),
+        ("compute-capability=9.0", []),
+        ("compute-capability=10.0", [("GPU009", "error")] * 8),
+    ],
+)
+def test_what_the_run_needs(need: str, expected: list[tuple[str, str]]) -> None:
+    assert found(check(fake_gpu.scenario("healthy8"), "--need", need)) == expected
+
+
+def test_memory_that_is_there_and_held_is_too_little_too() -> None:
+    done = check(fake_gpu.scenario("memory-held"), "--need", "gpu-memory=70g")
+    assert found(done) == [("GPU030", "error")]
+
+
+@pytest.mark.skipif(HAS_DRIVER, reason="this machine has an NVIDIA driver")
+@pytest.mark.parametrize("wish", [["--need", "gpus=1"], ["--gpus", "all"], ["--need", "gpu-memory=8g"]])
+def test_a_gpu_that_is_asked_for_and_not_there_is_an_error(wish: list[str]) -> None:
+    done = torch_doctor("check", "--select", "gpu", "--ignore", "torch", "--format", "json", *wish)
+    assert found(done) == [("GPU001", "error")] and done.returncode == 1
+    assert " ".join(wish[:2]).split("=")[0] in json.loads(done.stdout)["findings"][0]["message"]
+
+
 @pytest.mark.parametrize("format", ["table", "junit", "sarif", "github", "nagios"])
 def test_every_format_says_it(format: str) -> None:
     done = torch_doctor(

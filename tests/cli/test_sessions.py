@@ -540,7 +540,7 @@ def test_a_reader_that_goes_away_does_not_end_the_run(doctor: Sessions) -> None:
 def test_a_gigabyte_at_full_speed_is_in_the_log_byte_for_byte(doctor: Sessions, tmp_path: Path) -> None:
     code = (
         "import hashlib, os, sys\n"
-        "block = b''.join(b'%07d\\r\\n\\t%c\\n' % (i, i % 256) for i in range(80000))\n"
+        "block = bytes(range(256)) + b''.join(b'%07d%s\\r%s\\n' % (i, b'.' * 40, b'#' * 40) for i in range(20000))\n"
         "digest, total = hashlib.sha256(), 0\n"
         "while total < 1 << 30:\n"
         "    digest.update(block); total += len(block); view = memoryview(block)\n"

@@ -23,8 +23,7 @@ ROOMY = containers.ROOMY
 @pytest.fixture(scope="session")
 def variant() -> str:
     """The faults are the containers', not the variants': the smallest image shows them."""
-    names = containers.variants()
-    return "cpu" if "cpu" in names else names[0]
+    return containers.smallest()
 
 
 @pytest.fixture(scope="session")
@@ -54,11 +53,13 @@ def fault(name: str, *options: str, red: str, args: tuple[str, ...] = (), base: 
 
 
 FAULTS = (
-    fault("64 MiB /dev/shm", "--shm-size=64m", red="SHM001", base=()),
-    fault("read-only, no tmpfs", "--read-only", red="FS002 FS003"),
-    fault("noexec /tmp", "--tmpfs=/tmp", red="FS004"),
+    fault("64 MiB /dev/shm", "--shm-size=64m", "--env=TORCH_DOCTOR_SHM=off", red="SHM001", base=()),
+    fault("read-only, no tmpfs", "--read-only", red="FS002 FS003 CMP004"),
+    fault("noexec /tmp", "--tmpfs=/tmp", red="FS004 CMP005"),
     fault("512 MiB of memory", "--memory=512m", red="MEM001"),
     fault("one CPU", "--cpus=1", red="CPU001"),
+    fault("64 processes", "--pids-limit=64", red="WRK004"),
+    fault("64 open files", "--ulimit=nofile=64", red="WRK002"),
     fault("unknown TERM", "--env=TERM=xterm-unknown", red="SES004"),
     fault("LANG=C", "--env=LANG=C", red="SES003"),
 )
@@ -105,6 +106,13 @@ def test_the_default_check_of_every_variant_finds_nothing_untrue() -> None:
     for variant in containers.variants():
         report = containers.check(containers.image(variant), options=ROOMY)
         assert (report.exit_code, report.red()) == (0, frozenset()), (variant, report.document["findings"])
+
+
+def test_64_mib_of_shm_are_a_note_where_the_fallback_serves_them(image: str) -> None:
+    report = containers.check(image)
+    assert (report.exit_code, report.red()) == (0, frozenset()), report.document["findings"]
+    assert "SHM001" in report.found("note")
+    assert "SHM001" not in containers.check(image, options=ROOMY).found()
 
 
 def test_docker_exec_sees_what_docker_run_sees(image: str) -> None:
@@ -166,6 +174,18 @@ def derived(image: str, *commands: str) -> Iterator[str]:
     finally:
         containers.docker("rm", "--force", started, check=False)
         containers.docker("image", "rm", "--force", name, check=False)
+
+
+def test_a_missing_compiler_is_named_and_its_package_mends_it(image: str) -> None:
+    with derived(image, "apt-get purge -y binutils") as bare:  # the compilers depend on it and go with it
+        report = containers.check(bare, options=ROOMY)
+        assert report.red() and {id[:3] for id in report.red()} == {"CMP"}, report.document["findings"]
+        lines = [line for id in sorted(report.red()) for line in report.commands(id)]
+        commands = [line.removeprefix("RUN ") for line in lines if line.startswith("RUN apt-get ")]
+        assert commands, report.document["findings"]
+        with derived(bare, *commands) as mended:
+            after = containers.check(mended, options=ROOMY)
+            assert after.red() == frozenset(), after.document["findings"]
 
 
 def test_a_torch_with_a_library_missing_is_named_and_a_reinstall_mends_it(image: str, variant: str) -> None:

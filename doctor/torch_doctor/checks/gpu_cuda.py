@@ -190,7 +190,8 @@ def cuda_does_not_start(cuda: CudaDriverFacts, gpu: GpuFacts | ProbeFailure) -> 
     name = f"{cuda.init_name or 'cuInit'} ({cuda.init_code})"
     yield Finding(
         Severity.ERROR,
-        f"NVML is healthy and cuInit fails with {name}" + (f": {known.meaning}" if known.meaning else ""),
+        f"{'NVML is healthy and ' if isinstance(gpu, GpuFacts) else ''}cuInit fails with {name}"
+        + (f": {known.meaning}" if known.meaning else ""),
         Remediation(known.remedy, known.commands),
         evidence,
     )

@@ -38,27 +38,34 @@ def gpu_memory_held(access: GpuAccessFacts, gpu: GpuFacts) -> Iterator[Finding]:
     References:
         https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
     """
+    needed = access.wanted_memory_bytes
     for device in gpu.answering:
-        used, total = device.memory_used_bytes, device.memory_total_bytes
-        if used is None or not total or device.mig_enabled:
-            continue
-        needed = access.wanted_memory_bytes
-        # a GPU that is too small even when empty has a check of its own
-        short = needed is not None and total - used < needed <= total
-        if not short and used < HELD_SHARE * total:
-            continue
-        yield Finding(
-            Severity.ERROR if short else Severity.WARNING,
-            f"{device.label}: {mib(used)} of {mib(total)} is in use{_by_whom(device)}"
-            + (f"; the run needs {mib(needed)}" if short and needed is not None else ""),
-            _remedy(device, access),
-            evidence={
-                "index": device.index,
-                "used_bytes": used,
-                "total_bytes": total,
-                "processes": [_shown(p) for p in device.processes or ()],
-            },
-        )
+        for label, used, total in _memories(device):
+            if used is None or not total:
+                continue
+            # a GPU that is too small even when empty has a check of its own
+            short = needed is not None and total - used < needed <= total
+            if not short and used < HELD_SHARE * total:
+                continue
+            yield Finding(
+                Severity.ERROR if short else Severity.WARNING,
+                f"{label}: {mib(used)} of {mib(total)} is in use{_by_whom(device)}"
+                + (f"; the run needs {mib(needed)}" if short and needed is not None else ""),
+                _remedy(device, access),
+                evidence={
+                    "index": device.index,
+                    "used_bytes": used,
+                    "total_bytes": total,
+                    "processes": [_shown(p) for p in device.processes or ()],
+                },
+            )
+
+
+def _memories(device: GpuDevice) -> list[tuple[str, int | None, int | None]]:
+    """Label, bytes in use and bytes in all: of the GPU, or of each of its MIG devices."""
+    if not device.mig_enabled:
+        return [(device.label, device.memory_used_bytes, device.memory_total_bytes)]
+    return [(f"{device.label}, {m.uuid}", m.memory_used_bytes, m.memory_total_bytes) for m in device.mig_instances]
 
 
 def _by_whom(device: GpuDevice) -> str:

@@ -35,6 +35,21 @@ RECREATE = (
     "docker compose up -d --force-recreate",
     "kubectl delete pod POD      # its controller starts it anew",
 )
+#: what Python says where nvidia-ml-py is not installed beside torch-doctor
+NO_BINDING = "No module named 'pynvml'"
+INSTALL_BINDING = Remediation(
+    "Install NVML's Python binding where torch-doctor is installed",
+    ("python -m pip install nvidia-ml-py", "pipx inject torch-doctor nvidia-ml-py"),
+)
+UNWEDGE = Remediation(
+    "On the host: read the Xid errors, reset the GPU or reboot; try a longer limit on a slow start",
+    (
+        "sudo dmesg | grep -iE 'xid|nvrm' | tail",
+        "ps -eo pid,stat,wchan:32,cmd | grep -i nvidia | grep ' D'",
+        "sudo nvidia-smi -pm 1",
+        "torch-doctor check --timeout 120",
+    ),
+)
 RESET = (
     "sudo dmesg | grep -i xid | tail",
     "sudo nvidia-smi --gpu-reset -i {index}    # with no process on it; reboot where it refuses",
@@ -220,15 +235,7 @@ def nvml_no_answer(nvml: NvmlStatusFacts, gpu: GpuFacts | ProbeFailure) -> Itera
     yield Finding(
         Severity.ERROR,
         nvml.failure,
-        Remediation(
-            "On the host: read the Xid errors, reset the GPU or reboot; try a longer limit on a slow start",
-            (
-                "sudo dmesg | grep -iE 'xid|nvrm' | tail",
-                "ps -eo pid,stat,wchan:32,cmd | grep -i nvidia | grep ' D'",
-                "sudo nvidia-smi -pm 1",
-                "torch-doctor check --timeout 120",
-            ),
-        ),
+        INSTALL_BINDING if NO_BINDING in nvml.failure else UNWEDGE,
         evidence={"kind": nvml.failure_kind, "call": nvml.call},
     )
 

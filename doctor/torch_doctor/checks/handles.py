@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torch_doctor.facts.handles import DataFolder, DataFolderFacts, H5pyFacts
 from torch_doctor.facts.requirements import Requirements
-from torch_doctor.model import Finding, Remediation, Severity
+from torch_doctor.model import FailureKind, Finding, ProbeFailure, Remediation, Severity
 from torch_doctor.registry import check
 
 #: values of HDF5_USE_FILE_LOCKING that turn locks off
@@ -33,7 +33,7 @@ def _evidence(folder: DataFolder) -> dict[str, object]:
 
 
 @check("HDF001", "hdf5-locking-unsupported", tags={"data"})
-def hdf5_locking_unsupported(data: DataFolderFacts, needs: Requirements) -> Iterator[Finding]:
+def hdf5_locking_unsupported(data: DataFolderFacts, h5py: H5pyFacts, needs: Requirements) -> Iterator[Finding]:
     """The data's file system refuses the lock that HDF5 takes when it opens a file.
 
     What it checks:
@@ -67,7 +67,7 @@ def hdf5_locking_unsupported(data: DataFolderFacts, needs: Requirements) -> Iter
 
 
 @check("HDF002", "hdf5-handle-crosses-fork", tags={"data", "dataloader"})
-def hdf5_handle_crosses_fork(data: DataFolderFacts, needs: Requirements) -> Iterator[Finding]:
+def hdf5_handle_crosses_fork(data: DataFolderFacts, h5py: H5pyFacts, needs: Requirements) -> Iterator[Finding]:
     """This HDF5 library reads with a place in the file that forked workers share.
 
     What it checks:
@@ -103,7 +103,7 @@ def hdf5_handle_crosses_fork(data: DataFolderFacts, needs: Requirements) -> Iter
 
 
 @check("HDF003", "hdf5-swmr-fails", tags={"data"})
-def hdf5_swmr_fails(data: DataFolderFacts, needs: Requirements) -> Iterator[Finding]:
+def hdf5_swmr_fails(data: DataFolderFacts, h5py: H5pyFacts, needs: Requirements) -> Iterator[Finding]:
     """A reader does not see what a writer appends to an HDF5 file (SWMR).
 
     What it checks:
@@ -148,8 +148,6 @@ def hdf5_version_mismatch(h5py: H5pyFacts, needs: Requirements) -> Iterator[Find
     References:
         https://docs.h5py.org/en/stable/build.html
     """
-    if not h5py.version:
-        return
     pip = f"{h5py.python} -m pip install --force-reinstall h5py"
     evidence = {"h5py": h5py.version, "hdf5": h5py.hdf5, "hdf5_built": h5py.hdf5_built}
     level = Severity.ERROR if "swmr" in needs.uses else Severity.WARNING
@@ -169,7 +167,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 @check("HDF005", "h5py-import-fails", tags={"data", "packages"})
-def h5py_import_fails(h5py: H5pyFacts, needs: Requirements) -> Iterator[Finding]:
+def h5py_import_fails(h5py: H5pyFacts | ProbeFailure, needs: Requirements) -> Iterator[Finding]:
     """h5py cannot be imported.
 
     What it checks:
@@ -184,15 +182,16 @@ def h5py_import_fails(h5py: H5pyFacts, needs: Requirements) -> Iterator[Finding]
     References:
         https://docs.h5py.org/en/stable/build.html
     """
-    command = (f"{h5py.python} -m pip install h5py",)
-    asked = "h5py" in needs.uses
-    if h5py.missing and asked:
-        yield Finding(Severity.ERROR, f"{needs.script or 'the run'} uses h5py, which is not installed",
-                      Remediation("Install it", command), {"python": h5py.python})  # fmt: skip
-    elif h5py.error:
-        level = Severity.ERROR if asked else Severity.WARNING
-        remedy = Remediation("Install it anew", (f"{h5py.python} -m pip install --force-reinstall h5py",))
-        yield Finding(level, f"import h5py fails: {h5py.error}", remedy, {"python": h5py.python, "error": h5py.error})
+    if not isinstance(h5py, ProbeFailure):
+        return
+    python, asked = h5py.evidence.get("python", "python"), "h5py" in needs.uses
+    if h5py.kind is not FailureKind.UNAVAILABLE:
+        remedy = Remediation("Install it anew", (f"{python} -m pip install --force-reinstall h5py",))
+        yield Finding(Severity.ERROR if asked else Severity.WARNING, h5py.reason, remedy, dict(h5py.evidence))
+    elif asked:
+        message = f"{needs.script or 'the run'} uses h5py; {h5py.reason}"
+        remedy = Remediation("Install it", (f"{python} -m pip install h5py",))
+        yield Finding(Severity.ERROR, message, remedy, dict(h5py.evidence))
 
 
 @check("HDF006", "database-locks-unsupported", tags={"data"})

@@ -25,7 +25,8 @@ _CANNOT = {
 
 def more_shm(shm: ShmFacts) -> Remediation:
     """How to get a larger /dev/shm, by what started this process."""
-    gib = size_to_ask_for(shm.needed_bytes)
+    stated = shm.needed_for.startswith("--need")  # who states a need has counted the headroom in
+    gib = size_to_ask_for(shm.needed_bytes, 1.0 if stated else 1.25)
     if shm.manager == "kubernetes":
         text = "Mount an emptyDir of medium Memory on /dev/shm, and let the memory limit of the pod cover it"
         volume = f'{{"name": "shm", "emptyDir": {{"medium": "Memory", "sizeLimit": "{gib}Gi"}}}}'
@@ -43,10 +44,10 @@ def more_shm(shm: ShmFacts) -> Remediation:
     return Remediation("Enlarge /dev/shm", (f"sudo mount -o remount,size={gib}g /dev/shm",))
 
 
-def size_to_ask_for(needed_bytes: int) -> int:
+def size_to_ask_for(needed_bytes: int, headroom: float = 1.25) -> int:
     """GiB to ask for: the need and a quarter, as a power of two, and at least 8."""
     gib = _LEAST_GIB
-    while gib * _GIB < needed_bytes * 1.25:
+    while gib * _GIB < needed_bytes * headroom:
         gib *= 2
     return gib
 

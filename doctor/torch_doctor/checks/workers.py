@@ -116,7 +116,7 @@ def open_files_limit_too_low(limits: LimitFacts, needs: Requirements) -> Iterato
     Example:
         docker run --ulimit nofile=64 IMAGE python train.py
     Fix:
-        docker run --ulimit nofile=65536:65536 ..., ulimits in compose, LimitNOFILE of the container runtime on a
+        docker run --ulimit nofile=16384:16384 ..., ulimits in compose, LimitNOFILE of the container runtime on a
         Kubernetes node; or torch.multiprocessing.set_sharing_strategy("file_system").
     References:
         https://docs.pytorch.org/docs/stable/multiprocessing.html#file-descriptor-file-descriptor
@@ -154,8 +154,10 @@ def _raise_files(limits: LimitFacts, wanted: int) -> Remediation:
     if limits.files_hard is None or limits.files_hard >= wanted:
         return Remediation(f"Raise it in the shell that starts the run, {strategy}", ("ulimit -n $(ulimit -Hn)",))
     if limits.manager == "docker":
-        text = f"Recreate the container with more (compose: ulimits: nofile: 65536), {strategy}"
-        return Remediation(text, ("docker run --ulimit nofile=65536:65536 ...",))
+        # no more than is needed: a daemon that runs in a container may have a hard limit of its own
+        enough = 16384 if wanted <= 16384 else 65536
+        text = f"Recreate the container with more (compose: ulimits: nofile: {enough}), {strategy}"
+        return Remediation(text, (f"docker run --ulimit nofile={enough}:{enough} ...",))
     if limits.manager == "kubernetes":
         return Remediation(f"Raise LimitNOFILE of the container runtime on the node, {strategy}")
     line = "* hard nofile 65536"

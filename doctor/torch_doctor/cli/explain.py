@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -38,8 +39,8 @@ def explain(
     from torch_doctor.facts.request import Request
 
     start = time.monotonic()
+    if log is None and not session and not sys.stdin.isatty():
+        log = Path("-")
     request = Request(log=log, session=session, facts=facts, live=live)
-    report = postmortem.explain(request, select or (), ignore or (), start)
-    if bundle is not None:
-        postmortem.bundle(report, request, bundle)
+    report = postmortem.explain(request, select or (), ignore or (), start, bundle)
     emit.finish(report, format=format, output=output, fail_on=fail_on, verbose=verbose)

@@ -62,6 +62,14 @@ class Seen:
         """True where the run holds the pattern."""
         return self.log.search(pattern)
 
+    @property
+    def oom_kills(self) -> int | None:
+        """Kills that the memory cgroup counted, in the session or on the machine; None where nobody looked."""
+        if self.run.oom_kills is not None:
+            return self.run.oom_kills
+        counted = self.machine.number("memory.oom_kills")
+        return None if counted is None else int(counted)
+
     def find(self, pattern: str) -> re.Match[str] | None:
         """The first place of the pattern in the run."""
         return _compiled(pattern).search(self.log.text)
@@ -118,6 +126,8 @@ class Cause:
     references: str = ""
 
 
+#: of the places where a cause is found, so many from the start of the run and from its end are looked at
+FIRST, LAST = 24, 24
 #: every registered cause by its ID
 CAUSES: dict[str, Cause] = {}
 
@@ -131,11 +141,11 @@ def register(*causes: Cause) -> None:
 
 def _check(cause: Cause) -> Callable[..., Iterable[Finding]]:
     def judge(log: LogFacts, machine: MachineFacts, run: RunFacts) -> Iterator[Finding]:
-        for seen in matches(cause, log, machine, run):
+        places = sorted(matches(cause, log, machine, run), key=lambda seen: seen.index)
+        for seen in (*places[:FIRST], *places[FIRST:][-LAST:]):
             found = _finding(cause, seen)
             if found is not None:
                 yield found
-                return
 
     return judge
 
@@ -167,9 +177,8 @@ class _Blank(dict[str, str]):
 def _finding(cause: Cause, seen: Seen) -> Finding | None:
     words = _Blank(seen.groups)
     remedy = Remediation(_filled(cause.remedy.text, words), tuple(_filled(c, words) for c in cause.remedy.commands))
-    verdict: Verdict | None = Verdict(_filled(cause.message, words), remedy, cause.kind)
-    if cause.judge is not None:
-        verdict = cause.judge(seen, verdict)
+    plain = Verdict(_filled(cause.message, words), remedy, cause.kind)
+    verdict = cause.judge(seen, plain) if cause.judge is not None else plain
     if verdict is None:
         return None
     line = seen.log.lines[seen.index]
@@ -188,13 +197,14 @@ def _finding(cause: Cause, seen: Seen) -> Finding | None:
         Severity.ERROR,
         verdict.message,
         verdict.remedy,
-        evidence | {"kind": verdict.kind},
-        Location(seen.log.path, line.number),
+        evidence | {"kind": verdict.kind, "signature": cause.signatures.index(seen.signature)},
+        Location(seen.log.path, line.number, snippet=line.text.strip()[:240]),
     )
 
 
 def _filled(text: str, words: Mapping[str, str]) -> str:
-    # only {word} is filled: remedies hold braces of shells and Python. [[...{word}...]] goes where the word is unknown
+    # only {word} is filled: remedies hold braces of shells and Python, too;
+    # [[...{word}...]] goes where the word is unknown
     if "{" not in text:
         return text
     text = re.sub(r"\[\[(.*?)\]\]", lambda m: m[1] if _known(m[1], words) else "", text)

@@ -9,10 +9,12 @@ from typing import Any
 
 from torch_doctor.diagnose.cause import CAUSES, DEGRADED, ECHO, FATAL, HINT, UNKNOWN, VAGUE
 from torch_doctor.diagnose.runs import completed, failures, progress
-from torch_doctor.facts.log import LogFacts
+from torch_doctor.facts.log import LogFacts, RunFacts
 from torch_doctor.model import CheckResult, Finding, Outcome, Severity
 
 _ORDER = {FATAL: 0, VAGUE: 1, DEGRADED: 2, ECHO: 3, UNKNOWN: 4, HINT: 5}
+#: what a session's own record explains: ID -> IDs, or their beginnings
+SESSION_EXPLAINS = {"MEM207": ("MEM206", "WRK2", "SES2", "DST2", "CMP212"), "SES232": ("SES221", "SES222", "SES223")}
 #: torchrun names the rank that failed first
 _FIRST_FAILED = re.compile(r"Root Cause \(first observed failure\):(?:.*\n){1,6}?\s*rank\s*:\s*(\d+)")
 
@@ -31,17 +33,44 @@ class _Candidate:
         return int(self.finding.evidence["line"])
 
 
-def arrange(results: Sequence[CheckResult], log: LogFacts) -> tuple[CheckResult, ...]:
+def arrange(results: Sequence[CheckResult], log: LogFacts, run: RunFacts) -> tuple[CheckResult, ...]:
     """The results with one root cause; the rest are consequences, alternatives, or gone where the run recovered."""
     found = [_Candidate(r.check.id, f) for r in results for f in r.findings]
-    alive = [c for c in found if not _recovered(c, log)]
-    if any(c.kind not in (UNKNOWN, HINT) for c in alive):
+    if run.exit_status == 0 or (run.stopped_by and not run.oom_kills):
+        # it ended well, or on request: what the log says of errors was caught, or is an echo of the stop
+        found = [c for c in found if c.kind in (DEGRADED, HINT)]
+    alive = _one_each([c for c in found if not _recovered(c, log)])
+    if any(_outranks(c, alive) for c in alive):
         alive = [c for c in alive if c.kind != UNKNOWN]
     if not alive:
         return tuple(_with(r, {}) for r in results)
     root = _root(alive, log)
-    shown = {c.id: _placed(c, root, log) for c in alive}
+    well = completed(log) is not None or run.exit_status == 0
+    shown = {c.id: _placed(c, root, well) for c in alive}
     return tuple(_with(r, shown) for r in results)
+
+
+def _outranks(c: _Candidate, others: Sequence[_Candidate]) -> bool:
+    """True where a known cause stands; an echo counts only where no error of its own stands before it."""
+    if c.kind in (UNKNOWN, HINT):
+        return False
+    return c.kind != ECHO or not any(o.kind == UNKNOWN and o.line < c.line for o in others)
+
+
+def _one_each(candidates: Sequence[_Candidate]) -> list[_Candidate]:
+    """One candidate a cause: said by its most telling wording, and placed where it is first seen."""
+    chosen: dict[str, _Candidate] = {}
+    for id in dict.fromkeys(c.id for c in candidates):
+        own = [c for c in candidates if c.id == id]
+        first = min(own, key=lambda c: c.line)
+        told = min(own, key=lambda c: (c.finding.evidence.get("signature", 0), c.line))
+        where = {
+            k: first.finding.evidence[k] for k in ("line", "text", "rank", "source") if k in first.finding.evidence
+        }
+        evidence = {k: v for k, v in told.finding.evidence.items() if k not in ("rank", "source", "signature")}
+        finding = replace(told.finding, evidence=evidence | where, location=first.finding.location)
+        chosen[id] = _Candidate(id, finding)
+    return list(chosen.values())
 
 
 def _root(candidates: Sequence[_Candidate], log: LogFacts) -> _Candidate:
@@ -53,6 +82,9 @@ def _root(candidates: Sequence[_Candidate], log: LogFacts) -> _Candidate:
     }
     first_rank = _first_failed_rank(log)
     free = [c for c in candidates if c.id not in explained] or list(candidates)
+    unknown = [c for c in candidates if c.kind == UNKNOWN]
+    if unknown and all(c.kind in (ECHO, HINT, UNKNOWN) for c in candidates):
+        return unknown[0]
 
     def order(c: _Candidate) -> tuple[Any, ...]:
         promoted = any(o.id in explained and _explains(c, o) for o in candidates)
@@ -64,8 +96,8 @@ def _root(candidates: Sequence[_Candidate], log: LogFacts) -> _Candidate:
 
 
 def _explains(cause: _Candidate, other: _Candidate) -> bool:
-    known = CAUSES.get(cause.id)
-    return known is not None and bool(known.explains) and other.id.startswith(known.explains)
+    known = CAUSES[cause.id].explains if cause.id in CAUSES else SESSION_EXPLAINS.get(cause.id, ())
+    return bool(known) and other.id.startswith(known)
 
 
 def _first_failed_rank(log: LogFacts) -> int | None:
@@ -93,15 +125,15 @@ def _recovered(candidate: _Candidate, log: LogFacts) -> bool:
     return sum(1 for i in later if i < failed[-1]) >= CAUGHT_FOR_SURE
 
 
-def _placed(c: _Candidate, root: _Candidate, log: LogFacts) -> Finding:
+def _placed(c: _Candidate, root: _Candidate, ended_well: bool) -> Finding:
     evidence = {k: v for k, v in c.finding.evidence.items() if k != "kind"}
     finding = replace(c.finding, evidence=evidence)
     if c.kind in (UNKNOWN, HINT):
         return replace(finding, severity=Severity.NOTE, role="" if root.kind in (UNKNOWN, HINT) else "consequence")
     if c.id == root.id:
-        soft = c.kind == DEGRADED and completed(log) is not None
+        soft = c.kind == DEGRADED and ended_well
         return replace(finding, severity=Severity.WARNING if soft else Severity.ERROR)
-    if c.id in CAUSES[root.id].alternatives:
+    if root.id in CAUSES and c.id in CAUSES[root.id].alternatives:
         return replace(finding, severity=Severity.NOTE, message=f"also possible: {finding.message}")
     return replace(finding, severity=Severity.NOTE, role="consequence")
 

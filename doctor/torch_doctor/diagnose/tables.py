@@ -116,3 +116,8 @@ def signal_name(number: int) -> str:
     """``9`` as ``SIGKILL``; an unknown number as ``signal N``."""
     names = {int(s): s.name for s in signal.Signals}
     return names.get(number, f"signal {number}")
+
+
+def signal_number(name: str) -> int:
+    """``SIGKILL`` as 9; 0 for an unknown name."""
+    return next((int(s) for s in signal.Signals if s.name == name), 0)

@@ -12,15 +12,22 @@ _UNITS = {"G": 1.0, "GB": 1.0, "GiB": 1.0, "M": 1 / 1024, "MB": 1 / 1000, "MiB":
 
 def series(log: LogFacts, last: int, pattern: str) -> list[float]:
     """The numbers that the pattern's first group finds in the kept lines up to the index ``last``, in order."""
+    known: dict[tuple[int, str], list[float]] = log.__dict__.setdefault("_series", {})
+    if (last, pattern) not in known:
+        known[last, pattern] = _series(log, last, re.compile(pattern, re.IGNORECASE))
+    return known[last, pattern]
+
+
+def _series(log: LogFacts, last: int, pattern: re.Pattern[str]) -> list[float]:
     found: list[float] = []
     for line in log.lines[:last]:
-        match = re.search(pattern, line.text, re.IGNORECASE)
+        match = pattern.search(line.text)
         if match:
             try:
                 value = float(match[1])
             except ValueError:
                 continue
-            unit = match[2] if match.re.groups > 1 and match[2] else ""
+            unit = match[2] if pattern.groups > 1 and match[2] else ""
             found.append(value * _UNITS.get(unit, 1.0))
     return found
 

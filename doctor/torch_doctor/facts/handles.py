@@ -7,22 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class H5pyFacts:
-    """The h5py that the run will use.
+    """The h5py that the run will use. Where it is missing or its import fails, there is a ProbeFailure instead.
 
     Args:
-        version: of h5py; empty where it cannot be imported.
+        version: of h5py.
         hdf5: version of the HDF5 library that is loaded.
         hdf5_built: version that h5py was built against.
-        missing: True where it is not installed.
-        error: why its import fails; empty where it does not.
+        python: the interpreter.
     """
 
-    version: str = ""
-    hdf5: str = ""
-    hdf5_built: str = ""
-    missing: bool = False
-    error: str = ""
-    python: str = ""
+    version: str
+    hdf5: str
+    hdf5_built: str
+    python: str = "python"
 
 
 @dataclass(frozen=True)
@@ -44,6 +41,7 @@ class DataFolder:
         fork_moves_offset: whether a read in a forked child moves the parent's place in the file: the library
             then reads with a shared offset, and parent and workers get each other's rows.
         swmr_error: why a reader does not see what a writer appends (single writer, multiple readers).
+        locked_shared: whether a shared lock was taken on a file that was there, in a folder that is only read.
         hdf5_file: the file of the run itself that was opened for reading; empty where none was.
     """
 
@@ -57,10 +55,16 @@ class DataFolder:
     flock_excludes: bool | None = None
     record_lock_error: str = ""
     record_lock_excludes: bool | None = None
+    locked_shared: bool = False
     hdf5_error: str = ""
     fork_moves_offset: bool | None = None
     swmr_error: str | None = None
     hdf5_file: str = ""
+
+    @property
+    def was_looked_at(self) -> bool:
+        """False where there was no file to try a lock on, and none could be made."""
+        return bool(self.flock_error) or self.flock_excludes is not None or self.locked_shared
 
 
 @dataclass(frozen=True)

@@ -136,14 +136,18 @@ class RunFacts:
 
     Args:
         name: the session's name; empty without a session.
-        exit_status: of the child, 0 to 255.
-        signal: the number of the signal that ended it.
+        exit_status: of the child, 0 to 255; 128 + n for a signal.
+        signal: the name of the signal that ended it, or "".
         oom_kills: how many kills the memory cgroup counted while it ran.
-        stopped_by: who asked for its end: ``user``, ``docker stop``, ``timeout``; empty where nobody did.
+        memory_limit_bytes: the cgroup's limit of host RAM.
+        memory_peak_bytes: its highest use.
+        stopped_by: who asked for its end; empty where nobody did.
     """
 
     name: str = ""
     exit_status: int | None = None
-    signal: int | None = None
+    signal: str = ""
     oom_kills: int | None = None
+    memory_limit_bytes: int | None = None
+    memory_peak_bytes: int | None = None
     stopped_by: str = ""

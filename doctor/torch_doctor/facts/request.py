@@ -18,6 +18,7 @@ class Request:
         timeout: seconds that one isolated probe may take.
         deep: run the slow probes too (a real torch.compile).
         log: the log to explain; ``-`` is standard input.
+        log_offset: bytes of the log that belong to an earlier attempt, and are passed over.
         facts: a JSON report of ``check`` from the machine that the log is of.
         live: this machine is the one that the log is of: look at it.
         session: the session whose end is to be explained.
@@ -32,6 +33,7 @@ class Request:
     timeout: float = 30.0
     deep: bool = False
     log: Path | None = None
+    log_offset: int = 0
     facts: Path | None = None
     live: bool = False
     session: str = ""

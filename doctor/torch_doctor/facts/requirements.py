@@ -12,7 +12,8 @@ DEFAULT_PREFETCH = 2
 class LoaderNeed:
     """One DataLoader of the script. None where the source does not say.
 
-    ``sample_bytes`` is the size of one collated sample; ``line`` counts from 1 and is in ``path``.
+    ``sample_bytes`` is the size of one collated sample; ``line`` counts from 1 and is in ``path``. Loaders of one
+    ``group`` are alive together; group 0 is alive all the time. ``names`` is what the script calls it.
     """
 
     line: int
@@ -24,6 +25,8 @@ class LoaderNeed:
     start_method: str | None = None
     path: str = ""
     persistent: bool = False
+    names: tuple[str, ...] = ()
+    group: int = 0
 
     @property
     def shm_bytes(self) -> int | None:

@@ -34,16 +34,6 @@ class _Answer:
     gpu: GpuFacts | ProbeFailure
 
 
-def quick(timeout: float) -> GpuFacts | ProbeFailure:
-    """Versions, devices and their memory only: the fast look of ``health``, killed after ``timeout`` seconds."""
-    return _ask(Request(timeout=timeout), brief=True).gpu
-
-
-@once
-def _answer(request: Request) -> _Answer:
-    return _ask(request, brief=False)
-
-
 def status(request: Request) -> NvmlStatusFacts | ProbeFailure:
     """How NVML answered; ProbeFailure(UNAVAILABLE) where there is no library to ask."""
     return _answer(request).status
@@ -59,12 +49,13 @@ def probe(request: Request) -> GpuFacts | ProbeFailure:
     return _answer(request).gpu
 
 
-def _ask(request: Request, brief: bool) -> _Answer:
+@once
+def _answer(request: Request) -> _Answer:
     if not _reachable():
         missing = ProbeFailure(NO_LIBRARY)
         return _Answer(missing, missing)
     # this interpreter has nvidia-ml-py; the user's need not
-    found = isolated.call("nvml", {"brief": brief}, python=sys.executable, timeout=request.timeout)
+    found = isolated.call("nvml", {}, python=sys.executable, timeout=request.timeout)
     if isinstance(found, ProbeFailure):
         return _died(found)
     if "code" in found:

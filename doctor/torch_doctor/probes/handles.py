@@ -9,7 +9,7 @@ from typing import Any
 from torch_doctor.facts.filesystem import NETWORK_KINDS
 from torch_doctor.facts.handles import DataFolder, DataFolderFacts, H5pyFacts
 from torch_doctor.facts.request import Request
-from torch_doctor.model import ProbeFailure
+from torch_doctor.model import FailureKind, ProbeFailure
 from torch_doctor.probes import isolated, mounts
 from torch_doctor.probes.once import once
 
@@ -62,9 +62,21 @@ def _split(path: Path) -> tuple[str, str]:
 
 
 def h5py(request: Request) -> H5pyFacts | ProbeFailure:
-    """Versions of h5py and of its HDF5."""
+    """Versions of h5py and of its HDF5.
+
+    Returns:
+        ProbeFailure(UNAVAILABLE) where it is not installed, ProbeFailure(ERROR) where its import raises.
+    """
     found = session(request)
-    return found if isinstance(found, ProbeFailure) else H5pyFacts(**found["h5py"])
+    if isinstance(found, ProbeFailure):
+        return found
+    seen = found["h5py"]
+    evidence = {"python": seen["python"], "error": seen["error"]}
+    if seen["missing"]:
+        return ProbeFailure(f"h5py is not installed for {seen['python']}", evidence=evidence)
+    if seen["error"]:
+        return ProbeFailure(f"import h5py fails: {seen['error']}", FailureKind.ERROR, evidence)
+    return H5pyFacts(seen["version"], seen["hdf5"], seen["hdf5_built"], seen["python"])
 
 
 def data_folders(request: Request) -> DataFolderFacts | ProbeFailure:
@@ -77,6 +89,9 @@ def data_folders(request: Request) -> DataFolderFacts | ProbeFailure:
         _folder(path, named, seen, table)
         for (path, _, named), seen in zip(found["wanted"], found["folders"], strict=True)
     ]
+    named = any(folder.named_by for folder in results)
+    if not named and not any(folder.was_looked_at for folder in results):
+        return ProbeFailure(f"nothing can be written to {results[0].path}, and it holds no file to try")
     return DataFolderFacts(tuple(results), os.environ.get("HDF5_USE_FILE_LOCKING", ""))
 
 

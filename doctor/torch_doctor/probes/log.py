@@ -8,7 +8,6 @@ that holds an alarming shape is taken apart.
 from __future__ import annotations
 
 import codecs
-import gzip
 import io
 import json
 import sys
@@ -18,15 +17,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from torch_doctor.facts.alarms import alarming
-from torch_doctor.facts.log import RUN_START, Line, LogFacts, MachineFacts, RunFacts
+from torch_doctor.facts.log import RUN_START, Line, LogFacts, MachineFacts
 from torch_doctor.facts.logline import clean
 from torch_doctor.facts.request import Request
 from torch_doctor.model import ProbeFailure
 
-BLOCK_BYTES = 1 << 18
+BLOCK_BYTES = 1 << 17
 #: a longer line is cut: nothing that explains a crash stands that far to the right
 LINE_BYTES = 1 << 13
-HEAD_LINES, TAIL_LINES, SAMPLE_LINES = 64, 160, 400
+HEAD_LINES, TAIL_LINES, SAMPLE_LINES = 64, 160, 128
 BEFORE_LINES, AFTER_LINES = 6, 14
 #: of one shape of line, this many are kept at the start of a run, and as many at its end
 SAME_SHAPE = 48
@@ -39,7 +38,8 @@ RECENT = 4 * SAME_SHAPE
 RUN_WORDS, RUN_SIGNS = b"start", (b"-", b"=", b"#", b"*", b"~", b"+", b"$", b">", b"[", b"t")
 
 _TO_NEWLINE = bytes.maketrans(b"\r", b"\n")
-_DIGITS = b"0123456789.-+ "
+#: what a shape leaves out: numbers and hexadecimal names (hashes, addresses)
+_DIGITS = b"0123456789abcdef.-+ "
 
 
 def probe(request: Request) -> LogFacts | ProbeFailure:
@@ -49,6 +49,8 @@ def probe(request: Request) -> LogFacts | ProbeFailure:
     if str(request.log) == "-":
         return read(sys.stdin.buffer, "<stdin>")
     with request.log.open("rb") as stream:
+        if request.log_offset:
+            stream.seek(request.log_offset)
         return read(stream, str(request.log))
 
 
@@ -64,8 +66,10 @@ def _decoded(stream: BinaryIO) -> Callable[[int], bytes]:
     start = stream.read(BLOCK_BYTES)
     rest: Callable[[int], bytes] = stream.read
     if start[:2] == b"\x1f\x8b":
-        whole = io.BufferedReader(_Joined(start, rest))
-        return _forgiving(gzip.GzipFile(fileobj=whole).read)
+        import gzip
+
+        packed = gzip.GzipFile(fileobj=io.BufferedReader(_Joined(start, rest)))
+        return _forgiving(packed.read)
     if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         decoder = codecs.getincrementaldecoder("utf-16")("replace")
         return _first(decoder.decode(start).encode(), lambda size: decoder.decode(rest(size)).encode())
@@ -81,7 +85,7 @@ def _forgiving(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
     def one(size: int) -> bytes:
         try:
             return read(size)
-        except (EOFError, gzip.BadGzipFile):  # the archive is cut: what was read before it counts
+        except (EOFError, OSError):  # the archive is cut or damaged: what was read before it counts
             return b""
 
     return one
@@ -131,6 +135,7 @@ class _Reader:
         self.before: deque[tuple[int, int, bytes]] = deque(maxlen=TAIL_LINES)
         self.after = 0  # lines still to keep after the last alarm
         self.blocks = 0
+        self.passed: tuple[bytes, int, int, int] | None = None  # the last dull block, not taken apart yet
         self.ended = True
 
     def feed(self, block: bytes) -> None:
@@ -157,12 +162,14 @@ class _Reader:
                 known.clear()
         unknown = new - self.loud
         lines = dict(zip(reversed(shapes), reversed(_lines(block)), strict=False))
-        alarms = alarming(lines[shape][:LINE_BYTES] for shape in unknown)
-        for shape, alarm in zip(unknown, alarms, strict=True):
-            (self.loud if alarm else self.dull).add(shape)
+        ordered = list(unknown)
+        alarms = alarming([lines[shape][:LINE_BYTES] for shape in ordered])
+        for i, shape in enumerate(ordered):
+            (self.loud if i in alarms else self.dull).add(shape)
 
     def _take(self, block: bytes, shapes: list[bytes]) -> None:
         """Keep the loud lines of a block with those around them, and the head of the file."""
+        self._remember()
         raws = _lines(block)
         numbers = self._numbers(block, len(raws))
         start = HEAD_LINES if self.blocks == 0 else self.after
@@ -192,15 +199,26 @@ class _Reader:
         return [self.number + k for k, line in enumerate(lines) for _ in range(line.count(b"\r") + 1)]
 
     def _pass_by(self, block: bytes, count: int) -> None:
-        """Keep the end of a dull block for what may come after it, and its last line as a sample."""
+        """A dull block: its end is kept in mind for what may come after it, and its last line as a sample."""
+        self.passed = (block, count, self.number, self.place)
+        if self.blocks % self.kept.every == 0:
+            self._remember()
+            self.kept.sample(self.before[-1])
+
+    def _remember(self) -> None:
+        """Take the end of the last dull block apart."""
+        if self.passed is None:
+            return
+        block, count, number, place = self.passed
+        self.passed = None
         tail = _lines(block[-TAIL_BYTES:])[-TAIL_LINES:]
         ends = block.count(b"\n") if b"\r" in block else count - (not block.endswith(b"\n"))
-        last = self.number + ends - block.endswith(b"\n")
+        last = number + ends - block.endswith(b"\n")
         for k, raw in enumerate(tail, 1 - len(tail)):
-            self.before.append((self.place + count - 1 + k, max(1, last + k), raw[:LINE_BYTES]))
-        self.kept.sample(self.blocks, self.before[-1])
+            self.before.append((place + count - 1 + k, max(1, last + k), raw[:LINE_BYTES]))
 
     def facts(self, path: str) -> LogFacts:
+        self._remember()
         for place in self.before:
             self.kept.add(*place)
         lines, alarms = self.kept.lines()
@@ -249,10 +267,8 @@ class _Kept:
             self.alarms.discard(gone)
         return False
 
-    def sample(self, block: int, line: tuple[int, int, bytes]) -> None:
+    def sample(self, line: tuple[int, int, bytes]) -> None:
         """Keep a line of a dull block; every second one goes when there are too many."""
-        if block % self.every:
-            return
         self.add(*line)
         self.samples.append(line[0])
         if len(self.samples) > SAMPLE_LINES:
@@ -271,8 +287,12 @@ class _Kept:
     def lines(self) -> tuple[tuple[Line, ...], frozenset[int]]:
         lines: list[Line] = []
         alarms: set[int] = set()
+        last = 0
         for place in sorted(self.by_place):
             number, raw = self.by_place[place]
+            if number == last and not raw.strip():
+                continue  # what stands between a carriage return and its line feed
+            last = number
             for line in clean(number, raw):
                 if place in self.alarms:
                     alarms.add(len(lines))
@@ -281,22 +301,20 @@ class _Kept:
 
 
 def machine(request: Request) -> MachineFacts | ProbeFailure:
-    """The facts in the JSON report that the user gave; empty without one."""
+    """The facts in the JSON report that the user gave."""
     if request.facts is None:
-        return MachineFacts()
-    report = json.loads(request.facts.read_text(encoding="utf-8"))
+        return ProbeFailure("no facts were given")
+    try:
+        report = json.loads(request.facts.read_text(encoding="utf-8"))
+    except ValueError as error:
+        return ProbeFailure(f"{request.facts} is no JSON: {error}")
     values = report.get("facts", report) if isinstance(report, dict) else None
     if not isinstance(values, dict):
         return ProbeFailure(f"{request.facts} is not a report of torch-doctor check --format json")
     return MachineFacts(values, str(request.facts))
 
 
-def run(request: Request) -> RunFacts:
-    """How the session ended; nothing is known of a log without a session."""
-    return RunFacts(request.session)
-
-
-PROBES = {LogFacts: probe, MachineFacts: machine, RunFacts: run}
+PROBES = {LogFacts: probe, MachineFacts: machine}
 
 
 def read_file(path: Path) -> LogFacts:

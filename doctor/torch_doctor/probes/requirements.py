@@ -10,14 +10,16 @@ import tokenize
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch_doctor.errors import DoctorError
 from torch_doctor.facts.request import Request
 from torch_doctor.facts.requirements import Requirements
 from torch_doctor.model import Location, Notification
-from torch_doctor.requirements import infer, needs
-from torch_doctor.requirements.source import Source
+from torch_doctor.requirements import complete, needs
+
+if TYPE_CHECKING:
+    from torch_doctor.requirements.source import Source
 
 MOST_FILES = 60
 MOST_BYTES = 2 << 20
@@ -36,13 +38,16 @@ def read(
         stated["gpus"] = needs.gpu_count(gpus, f"--gpus {gpus}")
     size = needs.size(sample_bytes, f"--sample-bytes {sample_bytes}") if sample_bytes else None
     found, notes = (Requirements(), ()) if script is None else _infer(script)
-    return infer.complete(found, stated, needs=written, sample_bytes=size, gpus=gpus or ""), notes
+    return complete.complete(found, stated, needs=written, sample_bytes=size, gpus=gpus or ""), notes
 
 
 def _infer(script: Path) -> tuple[Requirements, tuple[Notification, ...]]:
+    from torch_doctor.requirements import infer  # only a script takes it
+
     _require_file(script)
     try:
         first = parse(script)
+        return infer.infer([first, *beside(first, script)], str(script)), ()
     except SyntaxError as error:
         note = f"cannot be parsed: {error.msg}; what the script needs is unknown"
         return Requirements(script=str(script)), (
@@ -51,7 +56,6 @@ def _infer(script: Path) -> tuple[Requirements, tuple[Notification, ...]]:
     except (ValueError, RecursionError, OSError, MemoryError) as error:
         note = f"cannot be read: {getattr(error, 'strerror', None) or error}; what the script needs is unknown"
         return Requirements(script=str(script)), (Notification(note, Location(str(script))),)
-    return infer.infer([first, *beside(first, script)], str(script)), ()
 
 
 def _require_file(script: Path) -> None:
@@ -79,6 +83,8 @@ def parse(path: Path) -> Source:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an invalid escape in the user's file is not ours to print
         tree = ast.parse(text, str(path))
+    from torch_doctor.requirements.source import Source
+
     return Source(str(path), tree, len(os.sched_getaffinity(0)))
 
 

@@ -23,7 +23,8 @@ def session(request: Request) -> dict[str, Any] | ProbeFailure:
         payload = {"methods": methods, "limit_s": limit}
         # the import and each loader are one probe each, so each may take the time limit
         found = isolated.call("torch_session", payload, python=request.python, timeout=limit * (1 + len(methods)))
-        if not isinstance(found, ProbeFailure) or not found.kind.is_crash:
+        # it writes its first byte once torch is imported: what died before that died of the import
+        if not isinstance(found, ProbeFailure) or not found.evidence.get("wrote_bytes"):
             return found
     alone = isolated.call("torch_info", {}, python=request.python, timeout=request.timeout)
     if isinstance(alone, ProbeFailure):

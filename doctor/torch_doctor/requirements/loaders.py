@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch_doctor.facts.requirements import LoaderNeed
+from torch_doctor.requirements.alive import names_of
 from torch_doctor.requirements.samples import sample_bytes
 from torch_doctor.requirements.source import UNKNOWN, Source, parameters
 
@@ -32,6 +34,8 @@ SETTINGS = {
     "TrainingArguments": ("dataloader_num_workers", "per_device_train_batch_size"),
     "Seq2SeqTrainingArguments": ("dataloader_num_workers", "per_device_train_batch_size"),
 }
+
+_DEEPEST = 4
 
 Classes = Mapping[str, tuple[Source, ast.ClassDef]]
 
@@ -61,11 +65,13 @@ def _with_callers(
     functions = [o for o in owners if isinstance(o, (ast.FunctionDef, ast.AsyncFunctionDef))]
     callers = [c for c, name in source.calls() if functions and name == functions[0].name]
     if not callers:
-        yield _need(source, call, given, {}, {}, classes)
+        yield replace(_need(source, call, given, {}, {}, classes), names=names_of(source, call))
     for caller in callers:
         passed = _passed(functions[0], caller)
         bound = {k: v for k, v in ((k, source.value(v)) for k, v in passed.items()) if v is not UNKNOWN}
-        yield _need(source, call, given, bound, passed, classes)
+        need = _need(source, call, given, bound, passed, classes)
+        returned = isinstance(source.parents.get(call), ast.Return)
+        yield replace(need, names=names_of(source, caller if returned else call))
 
 
 def _passed(function: ast.FunctionDef | ast.AsyncFunctionDef, caller: ast.Call) -> dict[str, ast.expr]:
@@ -84,34 +90,36 @@ def arguments(source: Source, call: ast.Call) -> dict[str, ast.expr]:
     return found
 
 
-def _options(source: Source, node: ast.expr) -> dict[str, ast.expr]:
+def _options(source: Source, node: ast.expr, depth: int = 0) -> dict[str, ast.expr]:
     """The entries of a dict of options, with what ``.update()`` and item assignments add to it."""
     found: dict[str, ast.expr] = {}
+    if depth > _DEEPEST:  # options = {**options, ...} leads to itself
+        return found
     if isinstance(node, ast.Name):
         definition = source.definition(node)
-        if definition is not None and not isinstance(definition, ast.Name):
-            found.update(_options(source, definition))
+        if definition is not None:
+            found.update(_options(source, definition, depth + 1))
         for other in source.nodes:
-            found.update(_added(source, other, node.id))
+            found.update(_added(source, other, node.id, depth + 1))
     elif isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
-                found.update(_options(source, value))
+                found.update(_options(source, value, depth + 1))
             elif isinstance(key, ast.Constant) and isinstance(key.value, str):
                 found[key.value] = value
     elif isinstance(node, ast.Call) and source.dotted(node.func) == "dict":
         found.update({k.arg: k.value for k in node.keywords if k.arg})
     elif isinstance(node, ast.IfExp):  # kwargs = {...} if use_cuda else {}
-        found.update({**_options(source, node.orelse), **_options(source, node.body)})
+        found.update({**_options(source, node.orelse, depth + 1), **_options(source, node.body, depth + 1)})
     return found
 
 
-def _added(source: Source, node: ast.AST, name: str) -> dict[str, ast.expr]:
+def _added(source: Source, node: ast.AST, name: str, depth: int) -> dict[str, ast.expr]:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "update":
         if isinstance(node.func.value, ast.Name) and node.func.value.id == name:
             first = node.args[0] if node.args else None
             same = isinstance(first, ast.Name) and first.id == name
-            added = _options(source, first) if first is not None and not same else {}
+            added = _options(source, first, depth) if first is not None and not same else {}
             return {**added, **{k.arg: k.value for k in node.keywords if k.arg}}
     elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
         target = node.targets[0]

@@ -42,9 +42,14 @@ class _Sizes:
     def __init__(self, source: Source, classes: dict[str, tuple[Source, ast.ClassDef]]) -> None:
         self.source = source
         self.classes = classes
+        self.seen: set[ast.expr] = set()
 
     def dataset(self, node: ast.expr | None, depth: int) -> int | None:
         node = self._follow(node)
+        if isinstance(node, ast.Name) and node not in self.seen:  # real data in one branch, fake data in the other
+            self.seen.add(node)
+            sizes = {self.dataset(each, depth + 1) for each in self.source.definitions(node)}
+            return sizes.pop() if len(sizes) == 1 else None
         if not isinstance(node, ast.Call) or depth > _DEEPEST:
             return None
         name = (self.source.dotted(node.func) or "").rsplit(".", 1)[-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | ast.Module
@@ -52,6 +52,8 @@ class Source:
         self.assigned: dict[tuple[ast.AST, str], list[ast.expr]] = {}
         self.attributes: dict[str, list[ast.expr]] = {}  # option or field -> its defaults
         self.nodes: list[ast.AST] = []
+        self._values: dict[ast.AST, Any] = {}
+        self._evaluating: set[ast.AST] = set()
         self._index(tree)
 
     def _index(self, tree: ast.Module) -> None:
@@ -157,21 +159,35 @@ class Source:
         if isinstance(node, ast.Constant):
             return UNKNOWN if node.value is ... else node.value
         handler = _HANDLERS.get(type(node))
-        return UNKNOWN if handler is None else handler(self, node, bound or {}, depth + 1)
+        if handler is None or node in self._evaluating:
+            return UNKNOWN
+        if node in self._values and not bound:
+            return self._values[node]
+        self._evaluating.add(node)
+        value = handler(self, node, bound or {}, depth + 1)
+        self._evaluating.discard(node)
+        if not bound:  # names lead to names: without a memory that doubles at each step
+            self._values[node] = value
+        return value
 
     def definition(self, node: ast.Name) -> ast.expr | None:
         """The one expression that a name was given in the innermost scope that gives it one."""
+        found = self.definitions(node)
+        return found[0] if len(found) == 1 else None
+
+    def definitions(self, node: ast.Name) -> Sequence[ast.expr]:
+        """Each expression that a name was given in the innermost scope that gives it one."""
         scope: ast.AST = self.scope(node)
         while True:
             found = self.assigned.get((scope, node.id))
             if found:
-                return found[0] if len(found) == 1 else None
+                return found
             if isinstance(scope, FUNCTIONS):
                 default = parameter_default(scope, node.id)
                 if default is not None:
-                    return default if isinstance(default, ast.expr) else None
+                    return (default,) if isinstance(default, ast.expr) else ()
             if scope is self.tree:
-                return None
+                return ()
             scope = self.scope(scope)
 
     def owner(self, node: ast.Name) -> ast.AST | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch_doctor.requirements import gpu
 from torch_doctor.requirements.loaders import start_method
@@ -57,14 +56,11 @@ DTYPES = {
     "torch.float8_e4m3fn": "fp8",
     "torch.float8_e5m2": "fp8",
 }
-#: least compute capability with hardware for it: CUDA C++ Programming Guide, arithmetic throughput, 2026-11.
-#: fp16 runs on every GPU that torch supports, so it asks for none.
-CAPABILITIES = {"bf16": (8, 0), "fp8": (8, 9)}
-
 _READERS = frozenset(
     {"h5py.File", "lmdb.open", "lmdb.Environment", "zarr.open", "zarr.open_group", "zarr.open_array",
      "sqlite3.connect", "tables.open_file", "netCDF4.Dataset", "numpy.load", "numpy.memmap"}
 )  # fmt: skip
+_DEEPEST = 12
 _WRITING_MODES = frozenset({"w", "w-", "x", "wb"})
 
 
@@ -158,20 +154,13 @@ def _precision(source: Source, node: ast.AST, found: Usage) -> None:
         compared = isinstance(parent, ast.Compare)  # asking for a dtype is not using it
         if use and not compared and _within_use(source, node):
             found.uses.add(use)
-        elif isinstance(parent, ast.Call) and parent.func is node and not parent.args:  # model.bfloat16()
-            found.uses.add({"bfloat16": "bf16", "half": "fp16"}.get(node.attr, ""))
-    found.uses.discard("")
+        elif isinstance(parent, ast.Call) and parent.func is node and not parent.args and _within_use(source, node):
+            found.uses.update({"bfloat16": ["bf16"], "half": ["fp16"]}.get(node.attr, []))  # model.bfloat16()
 
 
 def _within_use(source: Source, node: ast.AST) -> bool:
-    """A conditional choice (``bf16 if is_bf16_supported() else fp16``) needs nothing of the GPU."""
-    return not any(_asks(parent, ("is_bf16_supported", "get_device_capability")) for parent in source.ancestors(node))
-
-
-def _asks(node: ast.AST, names: tuple[str, ...]) -> bool:
-    if not isinstance(node, (ast.If, ast.IfExp)):
-        return False
-    return any(isinstance(n, ast.Attribute) and n.attr in names for n in ast.walk(node.test))
+    """Under a condition, or in a table of choices, a dtype is one of several that the run may take."""
+    return not any(isinstance(parent, (ast.If, ast.IfExp, ast.Dict, ast.List)) for parent in source.ancestors(node))
 
 
 def _paths(source: Source, call: ast.Call, name: str, found: Usage) -> None:
@@ -196,30 +185,26 @@ def _paths(source: Source, call: ast.Call, name: str, found: Usage) -> None:
         _add(found.data_paths, _path(source, call.args[0] if call.args else keywords["root"]))
 
 
-def _path(source: Source, node: ast.expr | None) -> str:
+def _path(source: Source, node: ast.expr | None, depth: int = 0) -> str:
     """A path that the source fixes, at least its folder; empty where it does not."""
+    if depth > _DEEPEST:  # path = join(path, name) leads to itself
+        return ""
     if isinstance(node, ast.JoinedStr):  # f"ckpt/{epoch}.pt" fixes its folder
         head = "".join(str(v.value) for v in node.values[:1] if isinstance(v, ast.Constant))
         return head.rpartition("/")[0] + "/" if "/" in head else ""
     if isinstance(node, ast.Call) and (source.dotted(node.func) or "").rsplit(".", 1)[-1] in ("Path", "join", "str"):
-        parts: list[Any] = [_path(source, a) for a in node.args]
-        known = list(_leading(parts))
-        return "/".join(known) if known else ""
+        return "/".join(_leading([_path(source, each, depth + 1) for each in node.args]))
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        left, right = _path(source, node.left), _path(source, node.right)
+        left, right = _path(source, node.left, depth + 1), _path(source, node.right, depth + 1)
         return f"{left}/{right}" if left and right else (f"{left}/" if left else "")
-    if isinstance(node, ast.Name) and (definition := source.definition(node)) is not None:
-        value = source.value(definition)
-        return (
-            value
-            if isinstance(value, str)
-            else ("" if isinstance(definition, ast.Name) else _path(source, definition))
-        )
     value = source.value(node)
-    return value if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return value
+    definition = source.definition(node) if isinstance(node, ast.Name) else None
+    return "" if definition is None else _path(source, definition, depth + 1)
 
 
-def _leading(parts: list[Any]) -> Iterator[str]:
+def _leading(parts: list[str]) -> Iterator[str]:
     for part in parts:
         if not part:
             return

@@ -1,4 +1,7 @@
-"""Containers of the images under test, with the programs of this folder at /programs."""
+"""Containers with the programs of this folder at /programs.
+
+The matrix runs on one variant, the smallest that is under test; the others get a shorter one.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support import containers
 
-IMAGE = os.environ.get("TORCH_DOCTOR_TEST_IMAGE", "torch-doctor:cpu")
+VARIANT = "cpu" if "cpu" in containers.variants() else containers.variants()[0]
+IMAGE = os.environ.get("TORCH_DOCTOR_TEST_IMAGE", containers.image(VARIANT))
 PROGRAMS = Path(__file__).parent / "programs"
+COMMON = [f"--volume={PROGRAMS}:/programs:ro", "--env=TORCH_DOCTOR_PREFLIGHT=off"]
 
 # What `docker run` calls each /dev/shm. Docker's own default is the first.
 SHM = {
@@ -34,41 +40,28 @@ Result = subprocess.CompletedProcess[str]
 Docker = Callable[..., Result]
 
 
+def run(*command: str, options: list[str] | None = None, image: str = IMAGE, timeout: float = 180) -> Result:
+    """Runs a program of /programs, or any command, in a new container."""
+    words = list(command)
+    if words[0].endswith(".py"):
+        words = ["python", "-W", "ignore", f"/programs/{words[0]}", *words[1:]]
+    return containers.run(image, *words, options=[*COMMON, *(options or [])], timeout=timeout)
+
+
 def docker(*words: str, timeout: float = 180) -> Result:
-    return subprocess.run(["docker", *words], text=True, capture_output=True, timeout=timeout)
-
-
-@pytest.fixture
-def run() -> Iterator[Docker]:
-    """Runs a program of /programs, or any command, in a new container; removes what it leaves."""
-    names: list[str] = []
-
-    def run(*command: str, options: list[str] | None = None, image: str = IMAGE, timeout: float = 180) -> Result:
-        name = f"td-shm-{uuid.uuid4().hex[:12]}"
-        names.append(name)
-        words = list(command)
-        if words[0].endswith(".py"):
-            words = ["python", "-W", "ignore", f"/programs/{words[0]}", *words[1:]]
-        fixed = [f"--name={name}", f"--volume={PROGRAMS}:/programs:ro", "--env=TORCH_DOCTOR_PREFLIGHT=off"]
-        return docker("run", "--rm", *fixed, *(options or []), image, *words, timeout=timeout)
-
-    yield run
-    for name in names:
-        docker("rm", "--force", "--volumes", name)
+    return containers.docker(*words, timeout=timeout, check=False)
 
 
 @pytest.fixture
 def keep() -> Iterator[Callable[..., str]]:
-    """Starts a container that stays; gives its name."""
+    """Starts a container that stays until the end of the test; gives its name."""
     names: list[str] = []
 
     def keep(*options: str) -> str:
-        name = f"td-shm-{uuid.uuid4().hex[:12]}"
-        names.append(name)
-        fixed = [f"--name={name}", f"--volume={PROGRAMS}:/programs:ro", "--env=TORCH_DOCTOR_PREFLIGHT=off"]
-        started = docker("run", "--detach", *fixed, *options, IMAGE, "sleep", "600")
+        names.append(f"td-test-{uuid.uuid4().hex[:12]}")
+        started = docker("run", "--detach", f"--name={names[-1]}", *COMMON, *options, IMAGE, "sleep", "600")
         assert started.returncode == 0, started.stderr
-        return name
+        return names[-1]
 
     yield keep
     for name in names:

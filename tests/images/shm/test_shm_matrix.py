@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from support import containers
 
-from .conftest import HARDENED, IMAGE, OFF, SHM, Docker, Result, docker
+from .conftest import HARDENED, IMAGE, OFF, SHM, VARIANT, Result, docker, run
 
 pytestmark = pytest.mark.engine
 
@@ -44,7 +45,7 @@ def assert_stock_failure(result: Result) -> None:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("shm", SMALL)
-def test_loader(run: Docker, shm: str, strategy: str, method: str) -> None:
+def test_loader(shm: str, strategy: str, method: str) -> None:
     assert_done(run("loader.py", strategy, method, options=SHM[shm]), DONE)
     assert_stock_failure(run("loader.py", strategy, method, options=[*SHM[shm], *OFF]))
 
@@ -52,28 +53,26 @@ def test_loader(run: Docker, shm: str, strategy: str, method: str) -> None:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("user", ["0:0", "1000:1000", "31337:31337"])
 @pytest.mark.parametrize("shm", ["64m", "absent"])
-def test_loader_hardened_for_any_user(run: Docker, shm: str, user: str, strategy: str) -> None:
+def test_loader_hardened_for_any_user(shm: str, user: str, strategy: str) -> None:
     options = [*SHM[shm], *HARDENED, f"--user={user}"]
     assert_done(run("loader.py", strategy, "fork", options=options), DONE)
     assert_stock_failure(run("loader.py", strategy, "fork", options=[*options, *OFF]))
 
 
-def test_loader_with_room_enough_is_left_to_libc(run: Docker) -> None:
+def test_loader_with_room_enough_is_left_to_libc() -> None:
     for options in (SHM["8g"], [*SHM["8g"], *OFF]):
         assert_done(run("loader.py", "file_descriptor", "fork", options=options), DONE)
 
 
-def test_forced_on_with_room_enough(run: Docker) -> None:
+def test_forced_on_with_room_enough() -> None:
     for strategy in STRATEGIES:
         options = [*SHM["8g"], "--env=TORCH_DOCTOR_SHM=on"]
         assert_done(run("loader.py", strategy, "fork", options=options), DONE)
 
 
-@pytest.mark.parametrize("variant", ["cuda", "torch2.9"])
-def test_loader_of_the_other_variants(run: Docker, variant: str) -> None:
-    image = f"torch-doctor:{variant}"
-    if docker("image", "inspect", image).returncode != 0:
-        pytest.skip(f"{image} is not built here")
+@pytest.mark.parametrize("other", [name for name in containers.variants() if name != VARIANT])
+def test_loader_of_the_other_variants(other: str) -> None:
+    image = containers.image(other)
     for strategy in STRATEGIES:
         assert_done(run("loader.py", strategy, "fork", image=image), DONE)
         assert_stock_failure(run("loader.py", strategy, "fork", image=image, options=OFF))
@@ -81,7 +80,7 @@ def test_loader_of_the_other_variants(run: Docker, variant: str) -> None:
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.parametrize("shm", SMALL)
-def test_shared_memory(run: Docker, shm: str, method: str) -> None:
+def test_shared_memory(shm: str, method: str) -> None:
     assert_done(run("shared_memory.py", method, "100", options=SHM[shm]), "100 MiB read, [] left\n")
     assert_stock_failure(run("shared_memory.py", method, "100", options=[*SHM[shm], *OFF]))
 
@@ -89,13 +88,13 @@ def test_shared_memory(run: Docker, shm: str, method: str) -> None:
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("shm", ["64m", "absent"])
-def test_queues(run: Docker, shm: str, strategy: str, method: str) -> None:
+def test_queues(shm: str, strategy: str, method: str) -> None:
     assert_done(run("queues.py", strategy, method, options=SHM[shm]), "queues done\n")
     assert_stock_failure(run("queues.py", strategy, method, options=[*SHM[shm], *OFF], timeout=60))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_worker_killed_in_a_batch(run: Docker, strategy: str) -> None:
+def test_worker_killed_in_a_batch(strategy: str) -> None:
     result = run("killed.py", strategy)
     assert result.stdout == "the loader names the dead worker\n12 batches after it\n", result.stderr
 
@@ -104,7 +103,7 @@ STATUS = "import ctypes; print(ctypes.CDLL(None).torch_doctor_shm_status())"
 ACTIVE_AND_SMALL = "35\n"
 
 
-def test_active_however_a_process_is_started(run: Docker, keep: Callable[..., str]) -> None:
+def test_active_however_a_process_is_started(keep: Callable[..., str]) -> None:
     python = "/opt/venv/bin/python"
     name = keep()
     started = {
@@ -120,7 +119,7 @@ def test_active_however_a_process_is_started(run: Docker, keep: Callable[..., st
     assert {how: result.stderr for how, result in started.items()} == dict.fromkeys(started, "")
 
 
-def test_containers_that_share_dev_shm(run: Docker, keep: Callable[..., str]) -> None:
+def test_containers_that_share_dev_shm(keep: Callable[..., str]) -> None:
     """Each serves its own workers; small objects of shared_memory are still found by the other."""
     first = keep("--ipc=shareable")
     shared = [f"--ipc=container:{first}"]
@@ -148,7 +147,7 @@ print(used() - before >= {count} * (40 << 20))
 """
 
 
-def test_memory_is_charged_to_the_container(run: Docker) -> None:
+def test_memory_is_charged_to_the_container() -> None:
     limit = ["--memory=1g", "--memory-swap=1g"]
     assert run("python", "-c", HOLD.format(count=8), options=limit).stdout == "True\n"
     assert run("python", "-c", HOLD.format(count=40), options=limit).returncode == 128 + 9
@@ -166,7 +165,7 @@ assert total.item() == 2 * 8 * (10 << 18), total
 """
 
 
-def test_two_ranks_with_workers_each(run: Docker) -> None:
+def test_two_ranks_with_workers_each() -> None:
     command = "printf '%s' \"$1\" >/tmp/ranks.py; exec torchrun --nproc-per-node=2 /tmp/ranks.py"
     options = ["--env=OMP_NUM_THREADS=1", "--env=PYTHONWARNINGS=ignore"]
     assert run("sh", "-c", command, "sh", GLOO, options=options).returncode == 0

@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from .conftest import SHM, Docker
+from .conftest import SHM, run
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
@@ -24,7 +24,7 @@ LASTING_SOCKETS = 2
 
 @pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])
 @pytest.mark.parametrize("shm", ["64m", "absent"])
-def test_nothing_is_left(run: Docker, shm: str, strategy: str) -> None:
+def test_nothing_is_left(shm: str, strategy: str) -> None:
     if SECONDS and shm == "absent":
         pytest.skip("the long run is for Docker's own 64 MiB")
     arguments = [strategy, str(LIMIT), str(BATCHES)]

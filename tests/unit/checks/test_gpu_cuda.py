@@ -120,7 +120,7 @@ def test_each_code_has_its_meaning_and_remedy(code: int, words: str, command: st
 
 def test_cuda_without_nvml_is_judged_too() -> None:
     (finding,) = checks.cuda_does_not_start(cuda(999), ProbeFailure("no NVML here"))
-    assert finding.evidence["init_code"] == 999
+    assert finding.message.startswith("cuInit fails with cuInit (999)")
 
 
 def test_an_unknown_code_is_shown() -> None:

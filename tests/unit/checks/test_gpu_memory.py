@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from torch_doctor.checks.gpu_memory import gpu_memory_held
-from torch_doctor.facts.gpu import GpuDevice, GpuFacts, GpuProcess
+from torch_doctor.facts.gpu import GpuDevice, GpuFacts, GpuProcess, MigInstance
 from torch_doctor.facts.gpu_access import GpuAccessFacts
 from torch_doctor.model import Finding, Severity
 
@@ -71,6 +71,12 @@ def test_against_what_the_run_needs(used: int, needed: int, severity: Severity |
     assert [f.severity for f in found] == ([severity] if severity else [])
 
 
-@pytest.mark.parametrize("values", [{"mig_enabled": True}, {"error_code": 15}])
-def test_mig_and_lost_gpus_are_left_alone(values: dict[str, Any]) -> None:
-    assert judge(61 * GIB, **values) == []
+def test_a_lost_gpu_is_left_alone() -> None:
+    assert judge(61 * GIB, error_code=15) == []
+
+
+@pytest.mark.parametrize(("used", "findings"), [(0, 0), (9 * GIB, 1)])
+def test_each_mig_device_has_its_own_memory(used: int, findings: int) -> None:
+    slices = (MigInstance("MIG-a", "", 10 * GIB, 0), MigInstance("MIG-b", "", 10 * GIB, used))
+    found = judge(61 * GIB, mig_enabled=True, mig_instances=slices)
+    assert [f.message.split(" is in use")[0] for f in found] == ["GPU 1 (H100), MIG-b: 9 GiB of 10 GiB"] * findings

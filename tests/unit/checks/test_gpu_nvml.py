@@ -147,3 +147,9 @@ def test_a_driver_that_finds_no_gpu(access: GpuAccessFacts, severity: Severity |
     found = all_findings(NvmlStatusFacts(count=0), access, ProbeFailure("NVML sees no GPU"))
     assert [f.severity for f in found.get("no-gpu", [])] == ([severity] if severity else [])
     assert set(found) <= {"no-gpu"}
+
+
+def test_a_missing_binding_is_told_to_be_installed() -> None:
+    said = "the nvml probe ended with status 1: ModuleNotFoundError: No module named 'pynvml'"
+    (finding,) = checks.nvml_no_answer(NvmlStatusFacts(failure=said, failure_kind="error"), ProbeFailure(said))
+    assert finding.remediation.commands[0] == "python -m pip install nvidia-ml-py"

@@ -9,7 +9,7 @@ import pytest
 from torch_doctor.checks import handles as checks
 from torch_doctor.facts.handles import DataFolder, DataFolderFacts, H5pyFacts
 from torch_doctor.facts.requirements import LoaderNeed, Requirements
-from torch_doctor.model import Severity
+from torch_doctor.model import FailureKind, ProbeFailure, Severity
 
 NOTHING, H5PY = Requirements(), Requirements(uses=frozenset({"h5py"}), script="train.py")
 LMDB = Requirements(uses=frozenset({"lmdb"}))
@@ -26,9 +26,9 @@ def test_a_healthy_folder_has_no_fault() -> None:
     data = in_folder(replace(HEALTHY, fork_moves_offset=False, swmr_error=""))
     for needs in (NOTHING, H5PY, LMDB):
         assert not [
-            *checks.hdf5_locking_unsupported(data, needs),
-            *checks.hdf5_handle_crosses_fork(data, needs),
-            *checks.hdf5_swmr_fails(data, needs),
+            *checks.hdf5_locking_unsupported(data, INSTALLED, needs),
+            *checks.hdf5_handle_crosses_fork(data, INSTALLED, needs),
+            *checks.hdf5_swmr_fails(data, INSTALLED, needs),
             *checks.database_locks_unsupported(data, needs),
             *checks.database_folder_read_only(data, needs),
             *checks.hdf5_version_mismatch(INSTALLED, needs),
@@ -38,7 +38,7 @@ def test_a_healthy_folder_has_no_fault() -> None:
 
 @pytest.mark.parametrize(("needs", "severity"), [(NOTHING, Severity.WARNING), (H5PY, Severity.ERROR)])
 def test_a_file_system_without_locks(needs: Requirements, severity: Severity) -> None:
-    (finding,) = checks.hdf5_locking_unsupported(in_folder(UNLOCKABLE), needs)
+    (finding,) = checks.hdf5_locking_unsupported(in_folder(UNLOCKABLE), INSTALLED, needs)
     assert finding.severity is severity
     assert finding.message == "HDF5 cannot lock a file in /data (nfs): ENOLCK"
     assert finding.remediation.commands == ("export HDF5_USE_FILE_LOCKING=FALSE",)
@@ -46,27 +46,27 @@ def test_a_file_system_without_locks(needs: Requirements, severity: Severity) ->
 
 def test_another_error_of_hdf5_is_not_called_a_lock() -> None:
     broken = replace(HEALTHY, hdf5_error="OSError: Unable to open file (file signature not found)")
-    assert not list(checks.hdf5_locking_unsupported(in_folder(broken), H5PY))
+    assert not list(checks.hdf5_locking_unsupported(in_folder(broken), INSTALLED, H5PY))
 
 
 def test_a_handle_whose_place_is_shared() -> None:
     data = in_folder(replace(HEALTHY, fork_moves_offset=True))
-    (alone,) = checks.hdf5_handle_crosses_fork(data, NOTHING)
-    (forked,) = checks.hdf5_handle_crosses_fork(data, replace(H5PY, loaders=(LoaderNeed(1, 4),)))
+    (alone,) = checks.hdf5_handle_crosses_fork(data, INSTALLED, NOTHING)
+    (forked,) = checks.hdf5_handle_crosses_fork(data, INSTALLED, replace(H5PY, loaders=(LoaderNeed(1, 4),)))
     (spawned,) = checks.hdf5_handle_crosses_fork(
-        data, replace(H5PY, loaders=(LoaderNeed(1, 4),), start_method="spawn")
+        data, INSTALLED, replace(H5PY, loaders=(LoaderNeed(1, 4),), start_method="spawn")
     )
     assert [f.severity for f in (alone, forked, spawned)] == [Severity.WARNING, Severity.ERROR, Severity.WARNING]
 
 
 def test_swmr() -> None:
     asked = replace(H5PY, uses=frozenset({"h5py", "swmr"}))
-    (failed,) = checks.hdf5_swmr_fails(in_folder(replace(HEALTHY, swmr_error="OSError: no")), asked)
+    (failed,) = checks.hdf5_swmr_fails(in_folder(replace(HEALTHY, swmr_error="OSError: no")), INSTALLED, asked)
     assert failed.severity is Severity.ERROR
     network = in_folder(replace(HEALTHY, kind="nfs4", is_network=True))
-    (warned,) = checks.hdf5_swmr_fails(network, asked)
+    (warned,) = checks.hdf5_swmr_fails(network, INSTALLED, asked)
     assert warned.severity is Severity.WARNING
-    assert not list(checks.hdf5_swmr_fails(network, H5PY))
+    assert not list(checks.hdf5_swmr_fails(network, INSTALLED, H5PY))
 
 
 @pytest.mark.parametrize(
@@ -78,16 +78,17 @@ def test_versions(loaded: str, built: str, found: int) -> None:
 
 
 def test_h5py_that_is_missing_is_a_fault_of_a_script_that_uses_it() -> None:
-    missing = H5pyFacts(missing=True, python="/venv/bin/python")
+    missing = ProbeFailure("h5py is not installed for /venv/bin/python", evidence={"python": "/venv/bin/python"})
     (finding,) = checks.h5py_import_fails(missing, H5PY)
-    assert finding.severity is Severity.ERROR and finding.message == "train.py uses h5py, which is not installed"
+    assert finding.severity is Severity.ERROR
+    assert finding.message == "train.py uses h5py; h5py is not installed for /venv/bin/python"
     assert finding.remediation.commands == ("/venv/bin/python -m pip install h5py",)
     assert not list(checks.h5py_import_fails(missing, NOTHING))
-    assert not list(checks.hdf5_version_mismatch(missing, H5PY))
 
 
-def test_h5py_that_cannot_be_imported() -> None:
-    broken = H5pyFacts(error="ValueError: numpy.dtype size changed")
+@pytest.mark.parametrize("kind", [FailureKind.ERROR, FailureKind.SIGNAL, FailureKind.TIMEOUT])
+def test_h5py_that_cannot_be_imported(kind: FailureKind) -> None:
+    broken = ProbeFailure("import h5py fails: ValueError: numpy.dtype size changed", kind)
     assert [f.severity for f in checks.h5py_import_fails(broken, NOTHING)] == [Severity.WARNING]
     assert [f.severity for f in checks.h5py_import_fails(broken, H5PY)] == [Severity.ERROR]
 

@@ -85,6 +85,11 @@ def test_the_size_to_ask_for_leaves_a_quarter(gib: int, asked: int) -> None:
     assert checks.size_to_ask_for(gib * GIB) == asked
 
 
+def test_a_stated_need_has_its_headroom_already() -> None:
+    facts = replace(SMALL, needed_bytes=16 * GIB, needed_for="--need shm=16g")
+    assert only(checks.shm_too_small(facts, NOTHING)).remediation.commands == ("docker run --shm-size=16g ...",)
+
+
 def test_an_active_fallback_makes_it_a_note_and_says_what_bounds_it() -> None:
     facts = replace(SMALL, fallback=ACTIVE, fallback_reason="small", memory_limit_bytes=16 * GIB)
     finding = only(checks.shm_too_small(facts, NOTHING))

@@ -109,7 +109,9 @@ def test_open_files(soft: int | None, needs: Requirements, severity: Severity | 
 
 def test_a_soft_limit_is_raised_in_the_shell_and_a_hard_one_on_the_container() -> None:
     assert files(64, hard=4096)[0].remediation.commands == ("ulimit -n $(ulimit -Hn)",)
-    assert files(64, hard=64)[0].remediation.commands == ("docker run --ulimit nofile=65536:65536 ...",)
+    assert files(64, hard=64)[0].remediation.commands == ("docker run --ulimit nofile=16384:16384 ...",)
+    many = loaders(1000, 64)
+    assert files(64, many, hard=64)[0].remediation.commands == ("docker run --ulimit nofile=65536:65536 ...",)
 
 
 # -- CPUs and processes --------------------------------------------------------------------------------------

@@ -186,20 +186,6 @@ def test_nvml_is_asked_once_for_a_request(monkeypatch: pytest.MonkeyPatch) -> No
     assert gpu.probe(Request(python=sys.executable)) != first
 
 
-def test_the_quick_look_has_memory_and_no_health(monkeypatch: pytest.MonkeyPatch) -> None:
-    play(monkeypatch, fake_gpu.scenario("ecc"))
-    facts = gpu.quick(30)
-    assert isinstance(facts, GpuFacts)
-    assert [d.memory_used_bytes for d in facts.devices] == [512 << 20] * 4
-    assert {d.ecc_uncorrected for d in facts.devices} == {None}
-
-
-def test_the_quick_look_is_killed_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    play(monkeypatch, fake_gpu.scenario("hang-init"))
-    failure = gpu.quick(1)
-    assert isinstance(failure, ProbeFailure) and failure.kind is FailureKind.TIMEOUT
-
-
 def test_a_process_in_sight_has_name_and_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # a holder that has CUDA's library mapped, as a real one has
     code = "import ctypes, sys; ctypes.CDLL('libcuda.so.1'); print('ready', flush=True); sys.stdin.read()"

@@ -11,6 +11,7 @@ import pytest
 from torch_doctor.facts.handles import DataFolder, DataFolderFacts, H5pyFacts
 from torch_doctor.facts.request import Request
 from torch_doctor.facts.requirements import Requirements
+from torch_doctor.model import FailureKind, ProbeFailure
 from torch_doctor.probes import handles
 
 NO_LOCKS = """
@@ -54,7 +55,7 @@ def test_h5py_says_its_versions() -> None:
 
     facts = handles.h5py(Request(python=sys.executable, timeout=120))
     assert isinstance(facts, H5pyFacts)
-    assert facts.version == h5py.__version__ and facts.hdf5 == facts.hdf5_built and not facts.missing
+    assert facts.version == h5py.__version__ and facts.hdf5 == facts.hdf5_built
 
 
 def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,12 +79,13 @@ def test_h5py_that_is_missing_or_broken(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "h5py" / "__init__.py").write_text("raise ValueError('numpy.dtype size changed')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     facts = handles.h5py(Request(python=sys.executable, timeout=120))
-    assert isinstance(facts, H5pyFacts) and facts.error == "ValueError: numpy.dtype size changed"
+    assert isinstance(facts, ProbeFailure) and facts.kind is FailureKind.ERROR
+    assert facts.reason == "import h5py fails: ValueError: numpy.dtype size changed"
     (tmp_path / "h5py" / "__init__.py").write_text(
         "raise ModuleNotFoundError(\"No module named 'h5py'\", name='h5py')"
     )
     facts = handles.h5py(Request(python=sys.executable, timeout=120))
-    assert isinstance(facts, H5pyFacts) and facts.missing and facts.error == ""
+    assert isinstance(facts, ProbeFailure) and facts.kind is FailureKind.UNAVAILABLE
     assert look(tmp_path).flock_excludes is True  # the locks are looked at without it
 
 
@@ -108,3 +110,22 @@ def test_the_folder_is_the_scripts_own(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     assert look(tmp_path / "none").error in ("ENOENT", "")
+
+
+def test_a_folder_where_nothing_can_be_tried_is_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/proc/sys")  # not even root can make a file there, and it holds folders only
+    failure = handles.data_folders(Request(timeout=120, python=sys.executable))
+    assert isinstance(failure, ProbeFailure) and failure.kind is FailureKind.UNAVAILABLE
+    assert failure.reason == "nothing can be written to /proc/sys, and it holds no file to try"
+
+
+def test_a_folder_that_is_only_read_is_tried_with_shared_locks(tmp_path: Path) -> None:
+    import h5py
+
+    from torch_doctor.probes.isolated import handles as child
+
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = [1]
+    found = child.read_only({"path": str(tmp_path), "file": ""}, True)
+    assert (found["flock_error"], found["record_lock_error"], found["hdf5_error"]) == ("", "", "")
+    assert found["hdf5_file"] == str(tmp_path / "a.h5") and found["locked_shared"]

@@ -20,9 +20,8 @@ from torch_doctor.facts.workers import (
     WorkerFacts,
 )
 from torch_doctor.model import FailureKind, ProbeFailure
-from torch_doctor.probes import isolated
+from torch_doctor.probes import isolated, workers
 from torch_doctor.probes import torch as torch_probe
-from torch_doctor.probes import workers
 
 ALL = ("fork", "forkserver", "spawn")
 
@@ -56,6 +55,12 @@ def test_tensors_are_handed_over_under_every_start_method_in_one_session() -> No
 def test_the_default_is_the_interpreters_own() -> None:
     facts = looked(request("default"))
     assert list(facts.methods) == [facts.default] and facts.methods[facts.default].ok
+
+
+def test_a_safe_path_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    facts = looked(request("default"))
+    assert facts.methods[facts.default].ok
 
 
 def test_no_semaphore_names_its_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

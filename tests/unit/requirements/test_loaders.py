@@ -128,6 +128,23 @@ DataLoader(Data(), num_workers=2)
     assert loader_of(code).sample_bytes == expected
 
 
+def test_options_that_lead_to_themselves_end() -> None:
+    code = "kw = {**kw, 'num_workers': 2}\nkw.update(kw)\nother = {**kw}\nkw.update(other)\nDataLoader(d, **kw)"
+    assert loader_of(code).workers == 2
+
+
+def test_real_and_fake_data_of_one_size() -> None:
+    code = """
+if args.dummy:
+    data = torchvision.datasets.FakeData(1000, (3, 224, 224), 10, T.ToTensor())
+else:
+    data = torchvision.datasets.ImageFolder(root, T.Compose([T.RandomResizedCrop(224), T.ToTensor()]))
+DataLoader(data, 256, num_workers=4)
+"""
+    assert loader_of(code).sample_bytes == IMAGE + LABEL
+    assert loader_of(code.replace("(3, 224, 224)", "(3, 32, 32)")).sample_bytes is None
+
+
 def test_an_iterable_data_set_yields_its_samples() -> None:
     code = """
 class Stream(torch.utils.data.IterableDataset):

@@ -8,7 +8,8 @@ import textwrap
 import pytest
 
 from torch_doctor.facts.requirements import Requirements
-from torch_doctor.requirements.infer import complete, infer
+from torch_doctor.requirements.complete import complete
+from torch_doctor.requirements.infer import infer
 from torch_doctor.requirements.source import Source
 
 IMPORTS = "import os\nimport torch\nimport torch.nn as nn\n"
@@ -64,6 +65,8 @@ def test_a_use_is_seen(code: str, use: str) -> None:
         ("import h5pyd", "h5py"),
         ("if x.dtype == torch.bfloat16: ...", "bf16"),
         ("d = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16", "bf16"),
+        ("t = {'bf16': torch.bfloat16}[args.dtype]", "bf16"),
+        ("if args.mixed:\n    p = MixedPrecision(param_dtype=torch.bfloat16)", "bf16"),
         ("# torch.compile(m)", "compile"),
         ("s = 'torch.compile(m)'", "compile"),
     ],
@@ -163,6 +166,7 @@ def test_the_world_size(code: str, size: int | None) -> None:
         ("with torch.autocast('cuda', dtype=torch.bfloat16): ...", (8, 0)),
         ("x.to(torch.float8_e4m3fn)\ny.to(torch.bfloat16)", (8, 9)),
         ("with torch.autocast('cuda', dtype=torch.float16): ...", None),
+        ("a = Policy(torch.bfloat16)\nb = Policy(torch.float16)", None),
         ("m(x)", None),
     ],
 )
@@ -190,6 +194,7 @@ def test_a_dtype_asks_for_a_compute_capability(code: str, capability: tuple[int,
         ("torch.save(m, f=os.path.join('out', 'm.pt'))", (), ("out/m.pt",)),
         ("torch.save(m, 's3://bucket/m.pt')", (), ()),
         ("torch.save(m, buffer)", (), ()),
+        ("path = 'out'\ndef f(path):\n    path = os.path.join(path, 'x')\n    torch.save(m, path)", (), ()),
     ],
 )
 def test_paths(code: str, data: tuple[str, ...], checkpoints: tuple[str, ...]) -> None:

@@ -1,109 +1,14 @@
-"""Checkpoints: prefixes, pointers, truncated archives, devices, weights_only."""
+"""Checkpoint files: pointers, truncated archives, devices, weights_only."""
 
 from __future__ import annotations
 
-import re
-
-from torch_doctor.diagnose.cause import DEGRADED, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
 _WRITE_FAILED = (
     r"No space left on device|PytorchStreamWriter failed writing|file write failed|unexpected pos \d+ vs \d+"
     r"|Disk quota exceeded"
 )
-_PREFIXES = {
-    "module.": ("a DataParallel or DistributedDataParallel model", "model.module.state_dict()"),
-    "_orig_mod.": ("a model compiled by torch.compile (OptimizedModule)", "model._orig_mod.state_dict()"),
-    "_fsdp_wrapped_module.": ("an FSDP model", "torch.distributed.checkpoint.state_dict.get_model_state_dict(model)"),
-    "_checkpoint_wrapped_module.": (
-        "a model with activation checkpoint wrappers",
-        "the state_dict of the unwrapped module",
-    ),
-    "model.": (
-        "a LightningModule or another wrapper that holds the network as .model",
-        "lightning_module.model.state_dict()",
-    ),
-    "net.": ("a wrapper that holds the network as .net", "wrapper.net.state_dict()"),
-    "base_model.model.": ("a PEFT model", "model.merge_and_unload().state_dict()"),
-}
-#: prefixes that stand inside a key, too
-_INNER = ("_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod.")
-
-
-def keys(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """Which prefix the one side has and the other lacks, and on which side."""
-    text = "\n".join(line.text for line in seen.log.lines[seen.index : seen.end + 200])
-    missing = _keys("Missing", text)
-    unexpected = _keys("Unexpected", text)
-    saved, wanted = _wrappers(unexpected), _wrappers(missing)
-    if saved and not wanted:
-        return _saved_wrapped(verdict, saved)
-    if wanted and not saved:
-        return _loaded_wrapped(verdict, wanted)
-    if "size mismatch" in text:
-        return None
-    return with_message(
-        verdict,
-        f"the checkpoint's keys are not those of the model: {len(missing)} missing, {len(unexpected)} unexpected: "
-        "another architecture, version or part of the file",
-        Remediation(
-            "Compare the two lists of keys; build the model with the configuration that was saved, and load the "
-            "part of the checkpoint that holds the weights",
-            ("torch-doctor checkpoint inspect CHECKPOINT", "state = checkpoint['state_dict']"),
-        ),
-        missing=len(missing),
-        unexpected=len(unexpected),
-    )
-
-
-def _wrappers(names: list[str]) -> list[str]:
-    """The wrappers' prefixes that all the keys begin with, from the outside in."""
-    found: list[str] = []
-    rest = list(names)
-    while rest:
-        prefix = next((p for p in _PREFIXES if all(name.startswith(p) for name in rest)), None)
-        if prefix is None:
-            inner = next((p for p in _INNER if all(p in name for name in rest)), None)
-            return [*found, inner] if inner else found
-        found.append(prefix)
-        rest = [name.removeprefix(prefix) for name in rest]
-    return found
-
-
-def _saved_wrapped(verdict: Verdict, prefixes: list[str]) -> Verdict:
-    chain = "".join(prefixes)
-    wrappers = ", ".join(_PREFIXES[p][0] for p in prefixes)
-    saves = tuple(dict.fromkeys(_PREFIXES[p][1] for p in prefixes))
-    strip = tuple(f"torch.nn.modules.utils.consume_prefix_in_state_dict_if_present(state, {p!r})" for p in prefixes)
-    return with_message(
-        verdict,
-        f"the checkpoint was saved from {wrappers}: its keys start with {chain}, those of the model that loads it "
-        "do not",
-        Remediation(
-            f"Strip the {chain} prefix when loading, or save the bare model's state ({saves[-1]})",
-            (*strip, "torch-doctor checkpoint strip-prefix CHECKPOINT", *saves),
-        ),
-        prefix=chain,
-    )
-
-
-def _loaded_wrapped(verdict: Verdict, prefixes: list[str]) -> Verdict:
-    wrappers = ", ".join(_PREFIXES[p][0] for p in prefixes)
-    return with_message(
-        verdict,
-        f"the model that loads is wrapped ({wrappers}; keys start with {''.join(prefixes)}), the checkpoint was "
-        "saved from a bare one",
-        Remediation(
-            "Load into the bare model before it is wrapped",
-            ("model.load_state_dict(state)  # then DDP(model) or torch.compile(model)",),
-        ),
-        prefix="".join(prefixes),
-    )
-
-
-def _keys(word: str, text: str) -> list[str]:
-    match = re.search(word + r" key\(s\) in state_dict: ((?:\"[^\"]*\"(?:, )?)+)", text)
-    return re.findall(r'"([^"]*)"', match[1]) if match else []
 
 
 def truncated(seen: Seen, verdict: Verdict) -> Verdict | None:
@@ -128,85 +33,19 @@ def truncated(seen: Seen, verdict: Verdict) -> Verdict | None:
     )
 
 
+_FIRST_BYTES: dict[str, str] = {
+    "<": "HTML or XML: a web page in place of the file",
+    "{": "JSON",
+    "\\x1f": "gzip",
+    "P": "a zip archive",
+    "\\x00": "zeros: the file was not written fully, or another format",
+    "\\x93": "a NumPy file",
+    "E": "a text, perhaps an error message",
+    "\\x08": "safetensors or protobuf",
+}
+
+
 register(
-    Cause(
-        "CKP201",
-        "state-dict-keys-do-not-match",
-        "The keys of the checkpoint and of the model differ, most often by a wrapper's prefix.",
-        "DataParallel and DDP add module., torch.compile adds _orig_mod., FSDP adds _fsdp_wrapped_module.; nested "
-        "wrappers add several. Loading only the keys that "
-        "happen to match leaves the model with random weights.",
-        "the checkpoint's keys are not those of the model",
-        Remediation(
-            "Strip the wrapper's prefix from the keys, or save the bare model's state",
-            ("torch-doctor checkpoint inspect CHECKPOINT",),
-        ),
-        (
-            Signature(
-                "key(s) in state_dict",
-                'RuntimeError: Error(s) in loading state_dict for M:\n\tMissing key(s) in state_dict: "fc.weight", '
-                '"fc.bias". \n\tUnexpected key(s) in state_dict: '
-                '"module.fc.weight", "module.fc.bias". ',
-                "Missing keys: []",
-                r"(?:Error\(s\) in loading state_dict for [^\n]*\n)?(?:\s*(?:Missing|Unexpected) key\(s\) in "
-                r"state_dict: [^\n]*\n?)+",
-                source="torch 0.4 to 2.15, torch/nn/modules/module.py",
-            ),
-        ),
-        judge=keys,
-        decide="torch-doctor checkpoint inspect CHECKPOINT",
-        references="https://github.com/pytorch/pytorch/issues/3805",
-    ),
-    Cause(
-        "CKP202",
-        "checkpoint-silently-not-loaded",
-        "Missing keys were ignored: the model trains from random weights.",
-        "strict=False hides that no key matched, most often because of nested prefixes (_orig_mod.module.) of "
-        "which one was stripped. Nothing fails; the loss starts at "
-        "ln(number of classes).",
-        "{missing} missing keys were ignored on loading: nested wrapper prefixes (module., _orig_mod.) keep the "
-        "weights from matching, and the model trains from random "
-        "initialisation",
-        Remediation(
-            "Strip every prefix repeatedly, and fail when most keys are missing",
-            (
-                "torch-doctor checkpoint strip-prefix CHECKPOINT",
-                "missing, unexpected = model.load_state_dict(state, strict=False); assert len(missing) < 5, missing",
-            ),
-        ),
-        (
-            Signature(
-                "strict=False",
-                "loading base.pt: 163 missing keys, 163 unexpected keys (strict=False)",
-                "loading base.pt: 0 missing keys, 0 unexpected keys (strict=False)",
-                r"(?P<missing>[1-9]\d*) missing keys?[^\n]*strict=False",
-                source="FareedKhan-dev/train-llm-from-scratch#36",
-            ),
-            Signature(
-                "_IncompatibleKeys(missing_keys=[",
-                "_IncompatibleKeys(missing_keys=['fc.weight'], unexpected_keys=['module.fc.weight'])",
-                "_IncompatibleKeys(missing_keys=[], unexpected_keys=[])",
-                r"_IncompatibleKeys\(missing_keys=\[(?P<missing>'[^\n]*?)\], "
-                r"unexpected_keys=\['(?:module|_orig_mod|_fsdp)",
-                source="torch 1.0 to 2.15",
-            ),
-            Signature(
-                "issing key",
-                "Missing keys: 163, unexpected keys: 163",
-                "Missing keys: 0, unexpected keys: 0",
-                r"[Mm]issing keys?: (?P<missing>\d{2,}),? [Uu]nexpected keys?: (?P=missing)\b",
-                source="common training scripts",
-            ),
-        ),
-        kind=DEGRADED,
-        judge=lambda seen, verdict: with_message(
-            verdict,
-            verdict.message
-            if seen.groups["missing"].isdigit()
-            else verdict.message.replace(seen.groups["missing"], str(seen.groups["missing"].count("',") + 1)),
-        ),
-        decide="torch-doctor checkpoint inspect CHECKPOINT",
-    ),
     Cause(
         "CKP203",
         "git-lfs-pointer",
@@ -366,9 +205,19 @@ register(
                 "Ran out of input",
                 '  File "torch/serialization.py", line 1495, in _legacy_load\nEOFError: Ran out of input',
                 '  File "multiprocessing/spawn.py", line 122, in spawn_main\nEOFError: Ran out of input',
-                r"(?:torch/serialization\.py|pickle\.load|torch\.load)[^\n]*\n(?:.*\n){0,10}?EOFError: Ran out of "
-                r"input",
+                r"(?:torch/serialization\.py|_weights_only_unpickler\.py|pickle\.load"
+                r"|torch\.load)[^\n]*\n(?:.*\n){0,14}?"
+                r"EOFError: Ran out of input",
                 source="torch 0.4 to 2.15: an empty file",
+            ),
+            Signature(
+                "EOFError",
+                '  File "/opt/venv/lib/python3.11/site-packages/torch/_weights_only_unpickler.py", line 530, in '
+                "load\n"
+                "    raise EOFError\nEOFError",
+                "EOFError: the pipe",
+                r"(?:torch/serialization\.py|_weights_only_unpickler\.py)[^\n]*\n(?:.*\n){0,14}?EOFError$",
+                source="torch 2.0 to 2.15 with weights_only: an empty file",
             ),
             Signature(
                 "pickle data was truncated",
@@ -471,52 +320,6 @@ register(
         explains=("CKP205",),
     ),
     Cause(
-        "CKP209",
-        "parameter-size-mismatch",
-        "A parameter's shape in the checkpoint is not the model's.",
-        "Another number of classes, vocabulary or width; strict does not matter for shapes.",
-        "{name} has shape {saved} in the checkpoint and {model} in the model: another number of classes, "
-        "vocabulary size or width",
-        Remediation(
-            "Build the model with the saved configuration, or drop the layers that differ before loading",
-            ("state.pop('fc.weight'); state.pop('fc.bias')", "torch-doctor checkpoint inspect CHECKPOINT"),
-        ),
-        (
-            Signature(
-                "size mismatch for",
-                "\tsize mismatch for fc.weight: copying a param with shape torch.Size([1000, 512]) from "
-                "checkpoint, the shape in current model is torch.Size([10, 512]).",
-                "size mismatch, m1",
-                r"size mismatch for (?P<name>[\w.]+): copying a param with shape "
-                r"(?:torch\.Size\()?(?P<saved>\[[^\]]*\]|\([^)]*\))\)? from checkpoint, the shape in current model "
-                r"is (?:torch\.Size\()?(?P<model>\[[^\]]*\]|\([^)]*\))",
-                source="torch 0.4 to 2.15",
-            ),
-        ),
-        explains=("CKP201",),
-    ),
-    Cause(
-        "CKP212",
-        "not-a-torchscript-file",
-        "torch.jit.load was given a file that torch.save wrote.",
-        "A state_dict or pickled module is a zip archive, too, but has no constants.pkl.",
-        "the file is no TorchScript archive (constants.pkl is missing in it): it was written by torch.save",
-        Remediation(
-            "Load it with torch.load, or export the model with torch.jit.save",
-            ("torch.load(path, map_location='cpu')",),
-        ),
-        (
-            Signature(
-                "constants.pkl",
-                "RuntimeError: PytorchStreamReader failed locating file constants.pkl: file not found",
-                "constants.pkl written",
-                r"failed locating file constants\.pkl",
-                source="torch 1.6 to 2.15, torch.jit.load",
-            ),
-        ),
-        explains=("CKP205",),
-    ),
-    Cause(
         "CKP210",
         "class-of-checkpoint-missing",
         "A whole model was pickled, and its class or module is not there.",
@@ -554,36 +357,70 @@ register(
         ),
     ),
     Cause(
-        "CKP211",
-        "optimizer-state-mismatch",
-        "The saved optimizer state does not fit the optimizer.",
-        "The parameter groups or their sizes differ: frozen layers, another order, another optimizer.",
-        "the optimizer's saved state does not fit its parameter groups",
+        "CKP213",
+        "checkpoint-of-another-layout",
+        "The checkpoint is not laid out as the code expects.",
+        "A state_dict has the weights at the top; a training checkpoint is a dict of several; a whole model is an "
+        "object.",
+        "the checkpoint has another layout than the code expects ({what})",
         Remediation(
-            "Build the same parameter groups before loading, or start the optimizer afresh",
-            ("optimizer = AdamW(model.parameters())  # no load_state_dict",),
+            "Look at what is in it, and take the part that holds the weights",
+            ("torch-doctor checkpoint inspect CHECKPOINT", "state = checkpoint.get('state_dict', checkpoint)"),
         ),
         (
             Signature(
-                "loaded state dict ",
-                "ValueError: loaded state dict contains a parameter group that doesn't match the size of "
-                "optimizer's group",
-                "loaded state dict from x",
-                r"loaded state dict (?:contains a parameter group that doesn't match|has a different number of "
-                r"parameter groups)",
-                source="torch 0.4 to 2.15",
+                "KeyError: '",
+                "    model.load_state_dict(ckpt[\"state_dict\"])\nKeyError: 'state_dict'",
+                "KeyError: 'name'",
+                r"^(?P<what>KeyError: '(?:state_dict|model|model_state_dict|model_state|optimizer"
+                r"|optimizer_state_dict|epoch|ema|net)')$",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "object has no attribute",
+                "AttributeError: 'collections.OrderedDict' object has no attribute 'eval'",
+                "AttributeError: 'Net' object has no attribute 'x'",
+                r"(?P<what>'(?:collections\.)?(?:OrderedDict|dict)' object has no attribute "
+                r"'(?:eval|to|cuda|state_dict|forward|parameters|train)')",
+                source="python 3.8 to 3.14: a state_dict used as a model",
+            ),
+            Signature(
+                "Missing key in checkpoint state_dict",
+                "RuntimeError: Missing key in checkpoint state_dict: model.wte.weight.",
+                "Missing key(s) in state_dict",
+                r"(?P<what>Missing key in checkpoint state_dict: [\w.]+)",
+                source="torch 2.1 to 2.15, torch.distributed.checkpoint",
+            ),
+            Signature(
+                "Some tensors share memory",
+                "RuntimeError: Some tensors share memory, this will lead to duplicate memory on disk and potential "
+                "differences when loading them "
+                "again",
+                "tensors share memory",
+                r"(?P<what>Some tensors share memory)",
+                source="safetensors 0.3 to 0.7: tied weights, use save_model",
             ),
         ),
     ),
+    Cause(
+        "CKP212",
+        "not-a-torchscript-file",
+        "torch.jit.load was given a file that torch.save wrote.",
+        "A state_dict or pickled module is a zip archive, too, but has no constants.pkl.",
+        "the file is no TorchScript archive (constants.pkl is missing in it): it was written by torch.save",
+        Remediation(
+            "Load it with torch.load, or export the model with torch.jit.save",
+            ("torch.load(path, map_location='cpu')",),
+        ),
+        (
+            Signature(
+                "constants.pkl",
+                "RuntimeError: PytorchStreamReader failed locating file constants.pkl: file not found",
+                "constants.pkl written",
+                r"failed locating file constants\.pkl",
+                source="torch 1.6 to 2.15, torch.jit.load",
+            ),
+        ),
+        explains=("CKP205",),
+    ),
 )
-
-_FIRST_BYTES = {
-    "<": "HTML or XML: a web page in place of the file",
-    "{": "JSON",
-    "\\x1f": "gzip",
-    "P": "a zip archive",
-    "\\x00": "zeros: the file was not written fully, or another format",
-    "\\x93": "a NumPy file",
-    "E": "a text, perhaps an error message",
-    "\\x08": "safetensors or protobuf",
-}

@@ -8,7 +8,7 @@ from torch_doctor.model import Remediation
 register(
     Cause(
         "PKG201",
-        "numpy-abi-mismatch",
+        "numpy-built-for-another-abi",
         "A module built for NumPy 1 runs with NumPy 2, or the other way round.",
         "The C interface changed with NumPy 2. torch before 2.3 and many extensions were built for NumPy 1.",
         "a compiled module was built against another NumPy than the one that is installed (NumPy 1 against 2)",
@@ -71,11 +71,12 @@ register(
         (
             Signature(
                 "undefined symbol: ",
-                "ImportError: /opt/venv/lib/python3.11/site-packages/flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEi",
+                "ImportError: /opt/venv/lib/python3.11/site-packages/flash_attn_2_cuda.so: "
+                "undefined symbol: _ZN3c104cuda9SetDeviceEi",
                 "ImportError: /tmp/torchinductor_user/triton/0/d5/__triton_launcher.so: undefined symbol: "
                 "cuLaunchKernel",
                 r"(?P<file>(?!\S*(?:torchinductor|/triton/|\.triton))/?\S+\.so[\w.]*): undefined symbol: "
-                r"(?P<symbol>(?!nccl|cudnn|cublas|__nv|cu[A-Z])\w+)",
+                r"(?P<symbol>(?!nccl|iJIT|cudnn|cublas|__nv|cu[A-Z])\w+)",
                 source="glibc",
             ),
             Signature(

@@ -1,8 +1,8 @@
-"""Shared memory: /dev/shm, the sharing of tensors between processes, memory maps, NCCL's segments."""
+"""Shared memory: /dev/shm, the sharing of tensors between processes, memory maps."""
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import DEGRADED, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation, mib
 
 MORE_SHM = Remediation(
@@ -10,19 +10,28 @@ MORE_SHM = Remediation(
     "Kubernetes an emptyDir with medium: Memory mounted at /dev/shm; or fewer workers and a smaller prefetch_factor",
     ("docker run --shm-size=8g ...", "df -h /dev/shm"),
 )
+
+
 #: free bytes from which a full /dev/shm is not believed
-PLENTY = 1 << 30
+PLENTY = 4 << 30
 
 
 #: words of libraries that map files; of a small or full /dev/shm; and the line of df for it
 _MAPPED = r"(?i)\blmdb\b|memmap|\bmmap\b|safetensors|\barrow\b|\.lmdb\b"
+
+
 _SHM_SHORT = r"(?i)/dev/shm[^\n]*\b(?:9\d|100)%|shm[^\n]{0,12}\b64 ?Mi?B?\b|\b(?:9\d|100)% /dev/shm|--shm-size[= ]?64"
+
+
 _DF = r"^\S+\s+(?P<size>[\d.]+)(?P<unit>[GT])i?\s+\S+\s+\S+\s+(?P<used>\d+)%\s+/dev/shm$"
 
 
 def bus_error(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A large and free /dev/shm is not what the worker ran out of: then it is a memory map that lost its file."""
     reason = _plenty(seen)
+    size = seen.machine.number("shm.size_bytes")
+    if size is not None and size < PLENTY:
+        return with_message(verdict, f"{verdict.message} (it has {mib(size)})", None, shm_size_bytes=size)
     if not reason and (not seen.has(_MAPPED) or seen.has(_SHM_SHORT)):
         return verdict
     reason = reason or "the data is read from memory-mapped files"
@@ -284,136 +293,63 @@ register(
         explains=("WRK20",),
     ),
     Cause(
-        "SHM206",
-        "nccl-shm-full",
-        "NCCL could not make its shared-memory segment: /dev/shm is full.",
-        "NCCL needs about 10 MB of /dev/shm for each pair of ranks. The first rank to fail names the cause; the "
-        "others report "
-        "socket and system errors only.",
-        "NCCL could not create its segment[[ {segment}]][[ of {size} bytes]]: /dev/shm is full (64 MiB is the "
-        "default of a "
-        "pod or "
-        "container)",
+        "SHM213",
+        "shm-not-usable",
+        "/dev/shm is missing, cannot be written, or has no semaphores.",
+        "Locks and queues of multiprocessing and OpenMP need a /dev/shm that the user can write to; chroots, some "
+        "batch systems and strict "
+        "containers have none.",
+        "/dev/shm is missing or this user cannot write to it: multiprocessing and OpenMP cannot make their "
+        "semaphores",
         Remediation(
-            "Give the pod or container more shared memory: in Kubernetes an emptyDir with medium: Memory mounted "
-            "at /dev/shm, "
-            "with Docker --shm-size=8g or --ipc=host",
-            (
-                "docker run --shm-size=8g ...",
-                "kubectl patch: volumes: [{name: shm, emptyDir: {medium: Memory}}], volumeMounts: [{name: shm, "
-                "mountPath: /dev/shm}]",
-                "df -h /dev/shm",
-            ),
+            "Mount a tmpfs of mode 1777 on /dev/shm",
+            ("ls -ld /dev/shm", "docker run --shm-size=8g ...", "mount -t tmpfs -o size=8g,mode=1777 shm /dev/shm"),
         ),
         (
             Signature(
-                "/dev/shm/nccl-",
-                "misc/shmutils.cc:88 NCCL WARN Error: failed to extend /dev/shm/nccl-WU88OE to 9637892 bytes, "
-                "error: No space left "
-                "on device (28)",
-                "misc/shmutils.cc:114 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-NzwJ7O "
-                "(size 9637888)",
-                r"(?:failed to extend|creating shared memory segment|Unable to (?:create|allocate))[^\n]*?"
-                r"(?P<segment>/dev/shm/nccl-\w*)(?:[^\n\d]+(?P<size>\d+))?[^\n]*No space left on device",
-                source="NCCL 2.18 to 2.28, src/misc/shmutils.cc",
+                "Can't open SHM",
+                "OMP: Error #179: Function Can't open SHM2 failed:\nOMP: System error #2: No such file or directory",
+                "Can't open the file",
+                r"OMP: Error #179: Function Can't open SHM",
+                source="LLVM and Intel OpenMP",
             ),
             Signature(
-                "/dev/shm/nccl-",
-                "misc/shmutils.cc:68 NCCL WARN Call to posix_fallocate failed : No space left on device\n"
-                "misc/shmutils.cc:114 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-abc (size "
-                "9637888)",
-                "misc/shmutils.cc:103 NCCL WARN Cuda failure 'invalid argument'\n"
-                "misc/shmutils.cc:114 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-NzwJ7O "
-                "(size 9637888)",
-                r"(?:posix_fallocate|ftruncate)[^\n]*No space left[^\n]*\n(?:.*\n)?[^\n]*"
-                r"(?P<segment>/dev/shm/nccl-\w*)[^\n\d]*(?P<size>\d+)?",
-                source="NCCL 2.7 to 2.17, src/misc/shmutils.cc",
+                "sem_open implementation",
+                "ImportError: This platform lacks a functioning sem_open implementation, therefore, the required "
+                "synchronization primitives "
+                "needed will not function",
+                "sem_open works",
+                r"lacks a functioning sem_open implementation",
+                source="python 3.8 to 3.14",
             ),
             Signature(
-                "posix_fallocate failed",
-                "NCCL WARN Call to posix_fallocate failed : No space left on device",
-                "NCCL WARN Call to connect failed : Connection refused",
-                r"NCCL WARN Call to posix_fallocate failed : No space left on device",
-                source="NCCL 2.3 to 2.17",
+                "_multiprocessing.SemLock",
+                "    sl = self._semlock = _multiprocessing.SemLock(\nPermissionError: [Errno 13] Permission denied",
+                "    sl = self._semlock = _multiprocessing.SemLock(\nOSError: [Errno 28] No space left on device",
+                r"_multiprocessing\.SemLock\((?:.*\n){1,6}?.*\[Errno (?:13|38|2|30)\]",
+                source="python 3.8 to 3.14, multiprocessing/synchronize.py",
             ),
         ),
-        explains=("DST", "SHM20", "SHM21", "SES", "GPU22"),
-        decide="df -h /dev/shm",
-        references="https://github.com/pytorch/ci-infra/pull/490",
+        explains=("FS2", "WRK2"),
     ),
     Cause(
-        "SHM207",
-        "nccl-shm-registration-failed",
-        "NCCL made its shared-memory segment, and CUDA refused to register it.",
-        "The last line blames the segment; the line above it, a CUDA failure, decides. The segment exists: its "
-        "size does not "
-        "matter. The final cause lies with the driver, the IOMMU or the limit of locked memory.",
-        "NCCL made the shared-memory segment, but CUDA failed to register it ('{failure}'): driver, IOMMU or the "
-        "limit of "
-        "locked memory (memlock) is at fault",
-        Remediation(
-            "Go on with NCCL_SHM_DISABLE=1 as a stopgap; check the driver version, the IOMMU and ulimit -l",
-            (
-                "NCCL_SHM_DISABLE=1 torchrun ...",
-                "ulimit -l",
-                "docker run --ulimit memlock=-1 ...",
-                "nvidia-smi; dmesg | grep -i iommu",
-            ),
-        ),
+        "SHM214",
+        "object-store-not-in-shm",
+        "Ray's object store is in /tmp, because /dev/shm is too small.",
+        "Ray falls back to the disk when /dev/shm is smaller than the store, and gets slow.",
+        "/dev/shm has only {bytes} bytes: Ray's object store uses the disk instead, which is slow",
+        MORE_SHM,
         (
             Signature(
-                "creating shared memory segment",
-                "misc/shmutils.cc:103 NCCL WARN Cuda failure 'invalid argument'\n"
-                "misc/shmutils.cc:114 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-NzwJ7O "
-                "(size 9637888)",
-                "misc/shmutils.cc:88 NCCL WARN Error: failed to extend /dev/shm/nccl-WU88OE to 9637892 bytes, "
-                "error: No space "
-                "left on device (28)\nNCCL WARN Error while creating shared memory segment /dev/shm/nccl-WU88OE "
-                "(size 9637888), "
-                "error: No space left on device (28)",
-                r"Cuda failure (?:\d+ )?'(?P<failure>[^']+)'[^\n]*\n[^\n]*creating shared memory segment "
-                r"/dev/shm/nccl-\w*",
-                source="NCCL 2.18 to 2.28, src/misc/shmutils.cc",
+                "The object store is using",
+                "WARNING: The object store is using /tmp instead of /dev/shm because /dev/shm has only 67108864 "
+                "bytes available.",
+                "The object store is using 2 GB",
+                r"object store is using \S+ instead of /dev/shm because /dev/shm has only (?P<bytes>\d+) bytes",
+                source="Ray 1.x and 2.x",
             ),
         ),
-        explains=("DST", "SHM206", "GPU22"),
-        decide="torchrun --nproc-per-node 2 with an all_reduce, then with all ranks",
-        references="https://github.com/NVIDIA/nccl/issues/1518",
-    ),
-    Cause(
-        "SHM208",
-        "nccl-shm-peer-mismatch",
-        "A rank could not attach to its peer's NCCL segment: the ranks allocate host memory in different ways.",
-        "With cuMem host allocation a segment has no name in /dev/shm. Where it works on some ranks only (their "
-        "NUMA node has no "
-        "CPUs in the cpuset), the others read the peer's descriptor as a path: an empty name and size 0 are the "
-        "tell.",
-        "NCCL could not attach to the peer's segment, with an empty name and size {size}: cuMem host allocation "
-        "works on some "
-        "ranks only (uneven NUMA or CPU masks)",
-        Remediation(
-            "Switch cuMem host allocation off for all ranks, and give each rank CPUs of its GPU's NUMA node "
-            "(cpusets)",
-            (
-                "NCCL_CUMEM_HOST_ENABLE=0 torchrun ...",
-                "nvidia-smi topo -m",
-                "cat /proc/self/status | grep -i allowed_list",
-            ),
-        ),
-        (
-            Signature(
-                "attaching to shared memory segment",
-                "NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl- (size 0), error: No such "
-                "file or "
-                "directory (2)",
-                "NCCL WARN Error while creating shared memory segment /dev/shm/nccl- (size 9637888), error: No "
-                "space left on device (28)",
-                r"attaching to shared memory segment /dev/shm/nccl-\S* \(size (?P<size>\d+)\)",
-                source="NCCL 2.24 to 2.28, src/misc/shmutils.cc",
-            ),
-        ),
-        explains=("DST", "GPU22"),
-        references="https://github.com/NVIDIA/nccl/issues/2190",
+        kind=DEGRADED,
     ),
     Cause(
         "SHM211",

@@ -11,6 +11,7 @@ import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,10 @@ def call(
     finally:
         os.close(writer)
     thread.join(timeout=2)
+    data = b"".join(chunks)
     if isinstance(done, ProbeFailure):
-        return done
-    return _result(script, done, b"".join(chunks))
+        return replace(done, evidence={**done.evidence, "wrote_bytes": len(data)})
+    return _result(script, done, data)
 
 
 def _read_all(descriptor: int, chunks: list[bytes]) -> None:
@@ -65,7 +67,7 @@ def _read_all(descriptor: int, chunks: list[bytes]) -> None:
 
 
 def _result(script: str, done: process.Completed, data: bytes) -> dict[str, Any] | ProbeFailure:
-    evidence = {"status": done.status, "stderr_tail": process.tail(done.stderr)}
+    evidence = {"status": done.status, "stderr_tail": process.tail(done.stderr), "wrote_bytes": len(data)}
     if done.signal_name:
         reason = f"the {script} probe was killed by {done.signal_name}"
         return ProbeFailure(reason, FailureKind.SIGNAL, {**evidence, "signal": done.signal_name})

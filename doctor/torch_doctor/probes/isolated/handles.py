@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import json
 import os
 import sys
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 ROWS = 64
+MOST_ENTRIES = 1000
 HDF5_ENDINGS = (".h5", ".hdf5", ".he5", ".hdf")
 
 
@@ -77,7 +79,7 @@ def read_only(item: dict[str, str], has_h5py: bool) -> dict[str, Any]:
     path = item["file"] or first_file(item["path"])
     if not path:
         return {"writable": False}
-    found: dict[str, Any] = {"writable": False, **locks(path, os.O_RDONLY)}
+    found: dict[str, Any] = {"writable": False, "locked_shared": True, **locks(path, os.O_RDONLY)}
     if has_h5py and path.lower().endswith(HDF5_ENDINGS):
         found.update(open_file(path, ""))
     return found
@@ -86,7 +88,8 @@ def read_only(item: dict[str, str], has_h5py: bool) -> dict[str, Any]:
 def first_file(folder: str) -> str:
     """A file to lock for reading, HDF5 ones first; empty where there is none."""
     with os.scandir(folder) as entries:
-        files = [entry.path for entry in entries if entry.is_file() and os.access(entry.path, os.R_OK)]
+        some = itertools.islice(entries, MOST_ENTRIES)  # an image folder may hold millions
+        files = [entry.path for entry in some if entry.is_file() and os.access(entry.path, os.R_OK)]
     return min(files, key=lambda path: (not path.lower().endswith(HDF5_ENDINGS), path), default="")
 
 

@@ -22,12 +22,12 @@ PLACE = [""]
 
 def main() -> None:
     """Write what NVML said to the descriptor in the last argument."""
-    brief = bool(json.load(sys.stdin).get("brief"))
+    json.load(sys.stdin)
     with os.fdopen(int(sys.argv[-1]), "w") as stream:
-        json.dump(look(brief), stream)
+        json.dump(look(), stream)
 
 
-def look(brief: bool) -> dict[str, Any]:
+def look() -> dict[str, Any]:
     """Versions and devices; or ``code`` and ``error`` where NVML does not start."""
     try:
         call(pynvml.nvmlInit)
@@ -39,7 +39,7 @@ def look(brief: bool) -> dict[str, Any]:
         "driver_version": text(ask(pynvml.nvmlSystemGetDriverVersion)),
         "nvml_version": text(ask(pynvml.nvmlSystemGetNVMLVersion)),
         "cuda_version": ask(cuda_driver_version),
-        "devices": [device(index, brief) for index in range(count)],
+        "devices": [device(index) for index in range(count)],
     }
 
 
@@ -89,17 +89,16 @@ def mapped(name: str) -> str:
     return min(paths, default="")
 
 
-def device(index: int, brief: bool) -> dict[str, Any]:
+def device(index: int) -> dict[str, Any]:
     """One GPU; ``error_code`` where it does not answer."""
     found: dict[str, Any] = {"index": index}
     PLACE[0] = f", GPU {index}"
     try:
         handle = call(pynvml.nvmlDeviceGetHandleByIndex, index)
         identity(found, handle)
-        if not brief:
-            health(found, handle)
-            mig(found, handle)
-            found["processes"] = processes(handle)
+        health(found, handle)
+        mig(found, handle)
+        found["processes"] = processes(handle)
     except pynvml.NVMLError as error:
         found.update(error_code=error.value, error=str(error))
     return found

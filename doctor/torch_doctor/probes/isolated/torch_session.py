@@ -6,6 +6,7 @@ on another CPU. Nothing here touches CUDA.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import multiprocessing
 import multiprocessing.forkserver
@@ -17,6 +18,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 ROWS, WIDTH, BATCH = 4, 16, 2  # one page of shared memory a batch: fits where hardly anything does
@@ -40,17 +42,28 @@ def main() -> None:
     methods = chosen(payload["methods"])
     if "forkserver" in methods:
         start_forkserver()
-    import torch_info  # type: ignore[import-not-found]
-
-    answer: dict[str, Any] = {"torch": torch_info.look(), "methods": {}}
+    answer: dict[str, Any] = {"torch": sibling("torch_info").look(), "methods": {}}
+    stream = os.fdopen(int(sys.argv[-1]), "w")
+    stream.write("\n")  # blank in JSON; it tells that what dies from here on did not die of the import
+    stream.flush()
     if "version" in answer["torch"]:
         for method in methods:
             answer["methods"][method] = attempt(method, float(payload["limit_s"]))
-    with os.fdopen(int(sys.argv[-1]), "w") as stream:
-        json.dump(answer, stream)
+    json.dump(answer, stream)
+    stream.flush()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # a worker that hangs must not keep us at exit; the parent kills the whole group
+
+
+def sibling(name: str) -> Any:
+    """The script beside this one as a module; with PYTHONSAFEPATH its folder is not on the path."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    if spec is None or spec.loader is None:
+        raise ImportError(name)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def chosen(wanted: list[str]) -> list[str]:

@@ -1,0 +1,188 @@
+"""Autograd: freed graphs, in-place changes, missing graphs."""
+
+from __future__ import annotations
+
+from torch_doctor.diagnose.cause import Cause, Signature, register, with_message
+from torch_doctor.diagnose.words import LINT
+from torch_doctor.model import Remediation
+
+register(
+    Cause(
+        "GRD201",
+        "backward-through-freed-graph",
+        "backward went through a graph that an earlier backward had freed.",
+        "A tensor from an earlier step (a hidden state, a generator's output, a loss term that is shared) is still "
+        "attached to its graph.",
+        "a tensor of an earlier backward pass (a hidden state, a shared loss term, a generator's output) is still "
+        "attached to a graph that has been freed",
+        Remediation(
+            "Detach it between iterations, add the losses and call backward once, or compute the forward pass anew",
+            ("hidden = hidden.detach()", "(loss_a + loss_b).backward()", LINT),
+        ),
+        (
+            Signature(
+                "Trying to backward through the graph a second time",
+                "RuntimeError: Trying to backward through the graph a second time",
+                "backward a second time",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "access saved tensors after they have already been freed",
+                "RuntimeError: Trying to access saved tensors after they have already been freed.",
+                "tensors freed",
+                r"saved (?:tensors|intermediate values)[^\n]*after they have already been freed",
+                source="torch 1.0 to 2.15",
+            ),
+            Signature(
+                "saved tensors after they have already been freed",
+                "Saved tensors after they have already been freed; saved tensors after they have already been freed",
+                "freed",
+                source="torch 1.0 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "GRD202",
+        "modified-in-place",
+        "A tensor that backward needs was modified in place.",
+        "An in-place operation (+=, relu_(), an index assignment, or an optimizer step between forward and "
+        "backward) changed what was saved.",
+        "a tensor that backward needs was modified in place ({what}): by +=, an op_ function, an index assignment, "
+        "or an optimizer.step() between forward and backward",
+        Remediation(
+            "Use the out-of-place form or clone first, detach the generator's output in the discriminator's step, "
+            "and call all backward passes before the steps; anomaly mode names "
+            "the operation",
+            ("torch.autograd.set_detect_anomaly(True)", "x = x + y  # in place of x += y", LINT),
+        ),
+        (
+            Signature(
+                "has been modified by an inplace operation",
+                "RuntimeError: one of the variables needed for gradient computation has been modified by an "
+                "inplace operation: [torch.FloatTensor [10, 10]], which is output 0 of "
+                "AsStridedBackward0, is at version 2; expected version 1 instead.",
+                "in-place",
+                r"modified by an inplace operation(?:: \[(?P<what>[^\]]*\]?))?",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "leaf Variable that requires grad",
+                "RuntimeError: a leaf Variable that requires grad is being used in an in-place operation.",
+                "leaf",
+                r"a (?:leaf Variable|view of a leaf Variable) that requires grad (?:is being used|has been used) "
+                r"in an in-?place operation",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "is a view and is being modified inplace",
+                "RuntimeError: Output 0 of UnbindBackward0 is a view and is being modified inplace.",
+                "is a view",
+                source="torch 1.6 to 2.15",
+            ),
+        ),
+        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace(" (?)", "")),
+    ),
+    Cause(
+        "GRD203",
+        "nothing-requires-grad",
+        "backward was called on something that has no graph.",
+        "The forward pass ran under no_grad, on frozen parameters, or through detach, item, numpy or argmax.",
+        "the loss has no graph (no grad_fn): the forward pass ran under no_grad, all parameters are frozen, or "
+        "detach(), item(), numpy() or argmax() cut the graph",
+        Remediation(
+            "Take the forward pass out of no_grad, unfreeze what is to be trained, and compute the loss from tensors",
+            (
+                "print(loss.requires_grad, loss.grad_fn)",
+                "[n for n, p in model.named_parameters() if p.requires_grad]",
+                LINT,
+            ),
+        ),
+        (
+            Signature(
+                "does not require grad and does not have a grad_fn",
+                "RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn",
+                "require grad",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "GRD204",
+        "grad-tensor-to-numpy",
+        "A tensor that requires grad was to become a NumPy array.",
+        "The array would share memory with a tensor that is part of a graph.",
+        "a tensor that requires grad was converted to NumPy",
+        Remediation("Detach it first", ("x.detach().cpu().numpy()",)),
+        (
+            Signature(
+                "Can't call numpy() on Tensor that requires grad",
+                "RuntimeError: Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
+                "call numpy()",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "GRD205",
+        "backward-of-non-scalar",
+        "backward was called on a tensor with several elements.",
+        "A loss with reduction='none', or outputs of DataParallel, has one value per sample.",
+        "backward was called on a tensor of several elements: the loss was not reduced to one number",
+        Remediation("Take the mean or sum first", ("loss.mean().backward()",)),
+        (
+            Signature(
+                "grad can be implicitly created only for scalar outputs",
+                "RuntimeError: grad can be implicitly created only for scalar outputs",
+                "scalar outputs",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "GRD206",
+        "deepcopy-of-non-leaf",
+        "A tensor with a graph was deep-copied or sent to another process.",
+        "Only leaf tensors support the deepcopy protocol; a non-leaf that requires grad cannot be pickled for "
+        "another process.",
+        "a tensor that is part of a graph was deep-copied or sent to another process",
+        Remediation("Detach it first", ("copy.deepcopy(x.detach())",)),
+        (
+            Signature(
+                "support the deepcopy protocol at the moment",
+                "RuntimeError: Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+                "protocol at the moment.",
+                "deepcopy",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "Cowardly refusing to serialize non-leaf tensor which requires_grad",
+                "RuntimeError: Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd "
+                "does not support crossing process boundaries.",
+                "refusing to serialize",
+                source="torch 1.0 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "GRD207",
+        "nan-in-backward",
+        "Anomaly mode found a nan in a gradient.",
+        "sqrt, log, norm or division at zero have no finite gradient.",
+        "{function} returned nan in backward: sqrt, log, norm or a division at zero, or an overflow in half "
+        "precision",
+        Remediation(
+            "Add an epsilon inside, clamp the input, or use the stable function (log_softmax, logsumexp, "
+            "BCEWithLogitsLoss)",
+            ("torch.sqrt(x + 1e-12)", "x.clamp_min(1e-6).log()"),
+        ),
+        (
+            Signature(
+                "returned nan values in its",
+                "RuntimeError: Function 'SqrtBackward0' returned nan values in its 0th output.",
+                "returned values",
+                r"Function '(?P<function>\w+)' returned nan values in its \d+th output",
+                source="torch 1.0 to 2.15",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,336 @@
+"""CUDA out of memory, read number by number."""
+
+from __future__ import annotations
+
+import re
+
+from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.trends import rising
+from torch_doctor.model import Remediation, mib
+
+_UNITS = {
+    "bytes": 1,
+    "B": 1,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "TiB": 1 << 40,
+    "KB": 1000,
+    "MB": 10**6,
+    "GB": 10**9,
+}
+
+
+_SIZE = r"([\d.]+) ?(bytes|[KMGT]i?B|B)"
+
+
+_OOM = (
+    r"(?:CUDA|HIP|MPS backend|XPU)?\s?out of memory\b[^\n]*?[Tt]ried to allocate "
+    r"(?P<size>[\d.]+ ?[KMGT]i?B|\d+ bytes)[^\n]*"
+)
+
+
+#: shares of the GPU from which a number in the text decides
+FRAGMENTED, OTHERS, LITTLE = 0.1, 0.25, 0.4
+
+
+#: share of the GPU from which one tensor is suspicious
+HUGE = 0.4
+#: bytes of a CUDA context with cuBLAS and cuDNN, roughly
+CONTEXT = 600 << 20
+
+
+def size(pattern: str, text: str) -> float | None:
+    """The size that follows the pattern in the text, in bytes."""
+    match = re.search(pattern + r"\s*" + _SIZE, text)
+    return float(match[1]) * _UNITS[match[2]] if match else None
+
+
+def read_oom(text: str) -> dict[str, float]:
+    """The figures of a CUDA OOM text, torch 1.0 to 2.15, in bytes; what is not there is left out."""
+    first = text.split("Tried to allocate")[-1] if "Tried to allocate" in text else text
+    found: dict[str, float | None] = {
+        "tried": size(r"[Tt]ried to allocate", text),
+        "total": size(r"total capacity of", text) or _before(r"total capacity", text),
+        "free": size(r"of which", text) or _before(r"free", first) or size(r"\bfree memory\b", text),
+        "this": size(r"this process has", text),
+        "allocated": size(r"Of the allocated memory", text) or _before(r"already allocated", text),
+        "reserved_unused": None,
+        "reserved": _before(r"reserved in total", text) or _before(r"cached", text),
+        "others": sum(float(m[1]) * _UNITS[m[2]] for m in re.finditer(r"Process \d+ has " + _SIZE, text)) or None,
+    }
+    found["reserved_unused"] = _before(r"is reserved by PyTorch but unallocated", text)
+    if found["reserved_unused"] is None and found["reserved"] and found["allocated"]:
+        found["reserved_unused"] = max(0.0, found["reserved"] - found["allocated"])
+    return {k: v for k, v in found.items() if v is not None}
+
+
+def _before(words: str, text: str) -> float | None:
+    match = re.search(_SIZE + r"\s+(?:is )?" + words, text)
+    return float(match[1]) * _UNITS[match[2]] if match else None
+
+
+def oom(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Who has the memory: another process, this one's cache, its growing graph, or its batch."""
+    text = " ".join(line.text for line in seen.log.lines[seen.index : seen.end + 4])
+    text = text[: text.find("Traceback")] if "Traceback" in text else text
+    figures = read_oom(text)
+    evidence = {f"{k}_bytes": round(v) for k, v in figures.items()}
+    total, this = figures.get("total"), figures.get("this")
+    others = figures.get("others", 0.0)
+    if (
+        total
+        and this is None
+        and others
+        and len(re.findall(r"Process \d+ has", text)) == 1
+        and "this process has" not in text
+    ):
+        this, others = others, 0.0  # without a clause of its own, the one process named may be this one
+    if total and others >= OTHERS * total and (this is None or others > this):
+        return _others(verdict, others, this, total, evidence)
+    if this is None and figures.get("reserved"):
+        this = figures["reserved"] + CONTEXT  # torch before 2.1 does not name what the whole process has
+    hidden = total - figures.get("free", 0.0) - (this or 0.0) - others if total and this else 0.0
+    if total and this and this <= LITTLE * total and hidden >= LITTLE * total:
+        return _hidden(verdict, hidden, this, total, evidence)
+    unused, tried = figures.get("reserved_unused", 0.0), figures.get("tried", 0.0)
+    if total and unused >= FRAGMENTED * total and unused >= tried:
+        return _fragmented(verdict, unused, tried, evidence)
+    return _own(seen, verdict, figures, evidence)
+
+
+def _others(verdict: Verdict, others: float, this: float | None, total: float, evidence: dict[str, int]) -> Verdict:
+    own = f", this one has {mib(this)}" if this is not None else ""
+    return with_message(
+        verdict,
+        f"another process holds {mib(others)} of the GPU's {mib(total)}{own}",
+        Remediation(
+            "Use another GPU, or stop the other job; in a container without the host's PIDs, look on the host",
+            (
+                "nvidia-smi --query-compute-apps=pid,used_memory,process_name --format=csv",
+                "CUDA_VISIBLE_DEVICES=1 python train.py",
+            ),
+        ),
+        **evidence,
+    )
+
+
+def _hidden(verdict: Verdict, hidden: float, this: float, total: float, evidence: dict[str, int]) -> Verdict:
+    return with_message(
+        verdict,
+        f"this process has only {mib(this)} of the GPU's {mib(total)}, and {mib(hidden)} belong to processes that "
+        "the text does not name: orphaned "
+        "workers of an earlier run that keep the CUDA context, or another container",
+        Remediation(
+            "Find who holds the device, end the orphans, and run with an init as PID 1, so that workers do not "
+            "outlive their parent",
+            ("fuser -v /dev/nvidia*", "nvidia-smi", "docker run --init ..."),
+        ),
+        **evidence,
+    )
+
+
+def _fragmented(verdict: Verdict, unused: float, tried: float, evidence: dict[str, int]) -> Verdict:
+    return with_message(
+        verdict,
+        f"{mib(unused)} are reserved by PyTorch but unallocated, yet no block of {mib(tried)} is free: the "
+        "allocator's memory is fragmented",
+        Remediation(
+            "Let segments grow (expandable_segments), and keep shapes steady (pad or bucket variable lengths)",
+            (
+                "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                "export PYTORCH_ALLOC_CONF=expandable_segments:True  # torch 2.9 and later",
+            ),
+        ),
+        **evidence,
+    )
+
+
+def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict[str, int]) -> Verdict:
+    place = (
+        f"{mib(figures['allocated'])} of {mib(figures['total'])}"
+        if {"allocated", "total"} <= set(figures)
+        else "the GPU's memory"
+    )
+    if in_validation(seen):
+        return with_message(verdict, _IN_VALIDATION, _NO_GRAD, **evidence)
+    growth = rising(seen.log, seen.index, r"(?:alloc\w*|mem\w*|reserved|gpu_mem)\D{0,12}([\d.]+) ?([GM]i?B|G|M)?\b")
+    steps = rising(seen.log, seen.index, r"\b(?:step|iter|it|epoch)\b\W{0,3}(\d+)")
+    if growth or _late(figures):
+        first, last = growth or (0.0, 0.0)
+        seen_growth = f": it grew from {first:g} to {last:g} over the steps that are logged" if growth else ""
+        return with_message(
+            verdict,
+            f"this process filled the GPU itself ({place}){seen_growth}; the first steps fitted, so something is "
+            "kept from step to step, such as "
+            "losses or outputs with their graphs",
+            Remediation(
+                "Keep numbers, not graphs: total += loss.item(), outputs.append(out.detach().cpu()); then look at "
+                "what grows with a memory snapshot",
+                (
+                    "torch-doctor lint train.py",
+                    "torch-doctor memory train.py",
+                    "torch.cuda.memory._record_memory_history()",
+                ),
+            ),
+            **evidence,
+            steps=steps[1] if steps else None,
+        )
+    if figures.get("tried", 0.0) >= HUGE * figures.get("total", float("inf")):
+        return with_message(
+            verdict,
+            f"one tensor of {mib(figures['tried'])} was asked for on a GPU of {mib(figures['total'])}: an "
+            "attention matrix that grows "
+            "with the square of the sequence, or a shape that is not meant",
+            Remediation(
+                "Use scaled_dot_product_attention (its flash and memory-efficient kernels need no such matrix), "
+                "shorten the sequence, and "
+                "check the shapes at that line",
+                ("F.scaled_dot_product_attention(q, k, v)", "torch-doctor memory train.py"),
+            ),
+            **evidence,
+        )
+    return with_message(
+        verdict,
+        f"this process filled the GPU by itself ({place}; {mib(figures['tried'])} more were asked for)"
+        if "tried" in figures
+        else verdict.message,
+        None,
+        **evidence,
+    )
+
+
+def _late(figures: dict[str, float]) -> bool:
+    """A small request that fails on a full GPU: memory crept up; a large one is a batch that does not fit."""
+    tried, total, allocated = (figures.get(k, 0.0) for k in ("tried", "total", "allocated"))
+    return bool(total) and tried <= 64 << 20 and tried <= 0.01 * total and allocated >= 0.9 * total
+
+
+_IN_VALIDATION = "GPU memory ran out in validation: its batches run without no_grad, so that their graphs accumulate"
+
+
+_NO_GRAD = Remediation(
+    "Run validation under torch.no_grad() or torch.inference_mode(), and keep its outputs detached and on the CPU",
+    ("with torch.inference_mode():\n    validate(model, loader)", "torch-doctor lint train.py"),
+)
+
+
+def in_validation(seen: Seen) -> bool:
+    """True where a frame of the traceback above is a validation's."""
+    first = max(0, seen.index - 40)
+    lines = [line.text for line in seen.log.lines[first : seen.index]]
+    starts = [i for i, text in enumerate(lines) if text.startswith("Traceback")]
+    frames = "\n".join(lines[starts[-1] if starts else 0 :])
+    return (
+        re.search(
+            r"line \d+, in (?:\w*\.)?_?(?:valid\w*|eval\w*|test\w*|infer\w*|predict\w*|\w+_(?:eval|val|valid\w*"
+            r"|test))\b",
+            frames,
+        )
+        is not None
+    )
+
+
+def bare(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """The driver's own out of memory, without figures."""
+    if in_validation(seen):
+        return with_message(verdict, _IN_VALIDATION, _NO_GRAD)
+    return verdict
+
+
+register(
+    Cause(
+        "MEM201",
+        "cuda-out-of-memory",
+        "A CUDA allocation failed; the figures in the text say who has the memory.",
+        "The text names this process, the others, what PyTorch reserved and did not use, and what was asked for. "
+        "Each pattern has its own remedy: "
+        "a smaller batch does not help against another process or a growing graph.",
+        "the GPU's memory is full: this process asked for [[{size} ]]more",
+        Remediation(
+            "Use a smaller batch with gradient accumulation, bf16 autocast, activation checkpointing, or "
+            "scaled_dot_product_attention; see what fits with "
+            "torch-doctor memory",
+            (
+                "torch-doctor memory train.py",
+                "torch.autocast('cuda', torch.bfloat16)",
+                "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
+            ),
+        ),
+        (
+            Signature(
+                "out of memory",
+                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total "
+                "capacity of 10.75 GiB of which 14.62 MiB is free.",
+                "RuntimeError: CUDA error: out of memory",
+                _OOM,
+                source="torch 1.0 to 2.15, c10/cuda/CUDACachingAllocator.cpp",
+            ),
+            Signature(
+                "tried to allocate",
+                "torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of "
+                "memory)\nCurrently allocated : 22.1 GiB\n"
+                "Requested : 2.00 GiB\ntried to allocate",
+                "tried to allocate a name",
+                r"Allocation on device (?:\d+ )?would exceed allowed memory",
+                source="torch 2.0 to 2.15 with cudaMallocAsync",
+            ),
+            Signature(
+                "Allocation on device",
+                "torch.OutOfMemoryError: Allocation on device",
+                "Allocation on host",
+                r"OutOfMemoryError: Allocation on device",
+                source="torch 2.1 to 2.15 with cudaMallocAsync",
+            ),
+        ),
+        explains=("GPU2", "DST", "SES2", "WRK2"),
+        judge=oom,
+        decide="nvidia-smi --query-compute-apps=pid,used_memory,process_name --format=csv",
+    ),
+    Cause(
+        "MEM202",
+        "cuda-driver-out-of-memory",
+        "The driver reported out of memory outside PyTorch's allocator.",
+        "A context, pinned memory or the mapping of it (BAR1) could not be had. Orphaned workers of a DDP run with "
+        "pin_memory keep BAR1 and contexts, while "
+        "nvidia-smi shows free memory.",
+        "the CUDA driver is out of memory outside PyTorch's allocator: GPU memory or BAR1 space (pinned memory) is "
+        "used up, most often by orphaned "
+        "worker processes of an earlier run",
+        Remediation(
+            "Find and end orphaned processes that hold the device; nvidia-smi -q shows BAR1 beside the framebuffer",
+            ("fuser -v /dev/nvidia*", "nvidia-smi -q -d MEMORY | grep -A3 BAR1", "kill PID"),
+        ),
+        (
+            Signature(
+                "NCCL WARN",
+                "NCCL WARN Cuda failure 'out of memory'",
+                "NCCL WARN Cuda failure 'invalid argument'",
+                r"NCCL WARN[^\n]*Cuda failure (?:\d+ )?'out of memory'",
+                source="NCCL 2.x",
+            ),
+            Signature(
+                "CUDA error: out of memory",
+                "RuntimeError: CUDA error: out of memory",
+                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB.",
+                source="torch 1.0 to 2.15",
+            ),
+            Signature(
+                "cuda runtime error (2)",
+                "RuntimeError: cuda runtime error (2) : out of memory at "
+                "/pytorch/aten/src/THC/generic/THCStorage.cu:58",
+                "cuda runtime error (59)",
+                source="torch 0.4 to 1.4",
+            ),
+            Signature(
+                "CUDA_ERROR_OUT_OF_MEMORY",
+                "CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+                "CUDA_ERROR_UNKNOWN",
+                source="CUDA driver API",
+            ),
+        ),
+        explains=("DST",),
+        judge=bare,
+        decide="nvidia-smi -q -d MEMORY; fuser -v /dev/nvidia*",
+    ),
+)

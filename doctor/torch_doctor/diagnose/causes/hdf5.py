@@ -1,0 +1,340 @@
+"""HDF5: handles over a fork, locks, damaged files."""
+
+from __future__ import annotations
+
+from torch_doctor.diagnose.cause import DEGRADED, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.words import WORKER
+from torch_doctor.model import Remediation
+
+PERWORKER = Remediation(
+    "Open the file on the first __getitem__ in each worker, never in __init__ or before the workers start",
+    ("def __getitem__(self, i):\n    if self.h5 is None:\n        self.h5 = h5py.File(self.path, 'r')",),
+)
+
+
+def garbled(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Without a word of workers the same text may also mean a file that is really damaged."""
+    if seen.has(WORKER):
+        return verdict
+    return with_message(verdict, verdict.message, None, workers_seen=False)
+
+
+def _wrong_rows(seen: Seen, verdict: Verdict) -> Verdict | None:
+    groups = seen.groups
+    if "max" not in groups:
+        return verdict
+    if int(groups["max"]) < int(groups["classes"]):
+        return None
+    return with_message(
+        verdict,
+        verdict.message.replace(
+            verdict.message[verdict.message.index("(") : verdict.message.index(")") + 1],
+            f"(label {groups['max']} of {groups['classes']} classes)",
+            1,
+        ),
+    )
+
+
+register(
+    Cause(
+        "HDF201",
+        "hdf5-handle-shared-over-fork",
+        "An HDF5 file was opened before the workers were forked, and read by several of them.",
+        "Forked workers share one file offset (HDF5 up to 1.10.4 seeks, then reads) and the library's caches: reads "
+        "interleave, so that a chunk is put together from pieces of several. The text sounds like damage.",
+        "HDF5 read a chunk that does not decode ({text}): a handle opened before the fork is shared by the "
+        "workers, whose reads "
+        "interleave",
+        Remediation(
+            PERWORKER.text + "; read one chunk in a single process before doubting the data",
+            (*PERWORKER.commands, "h5ls -r FILE", "python -c \"import h5py; f = h5py.File('FILE'); f['KEY'][0]\""),
+        ),
+        (
+            Signature(
+                "NetCDF: HDF error",
+                "RuntimeError: Caught RuntimeError in DataLoader worker process 1.\nRuntimeError: NetCDF: HDF error",
+                "NetCDF: HDF error rate",
+                r"(?P<text>NetCDF: HDF error)$",
+                also=(WORKER,),
+                source="netCDF4 1.5 to 1.7",
+            ),
+            Signature(
+                "HDF5 error back trace",
+                'tables.exceptions.HDF5ExtError: HDF5 error back trace\n  File "H5Zdeflate.c", line 117\n    '
+                "inflate() failed",
+                "HDF5 error",
+                r"HDF5 error back trace(?:.*\n){1,40}?[^\n]*(?P<text>inflate\(\) failed|wrong B-tree signature|bad "
+                r"object header)",
+                source="PyTables 3.x",
+            ),
+            Signature(
+                "inflate() failed",
+                "OSError: Can't read data (inflate() failed)",
+                "zlib.error: Error -3 while decompressing data: inflate failed",
+                r"Can't (?:synchronously )?(?:read|write|get) [^\n]*\((?P<text>inflate\(\) failed|filter returned "
+                r"failure[^)]*)\)?",
+                source="h5py 2.10 to 3.16, HDF5 1.10 to 2.0",
+            ),
+            Signature(
+                "B-tree signature",
+                "KeyError: 'Unable to open object (wrong B-tree signature)'",
+                "B-tree of the index",
+                r"\((?P<text>wrong B-tree signature)\)",
+                source="h5py 2.10 to 3.16",
+            ),
+            Signature(
+                "bad object header",
+                "KeyError: 'Unable to open object (bad object header version number)'",
+                "bad header",
+                r"\((?P<text>bad object header version number|bad heap free list|bad local heap signature|bad "
+                r"symbol table node signature|bad global heap collection signature|unable to decode[^)]*|addr "
+                r"overflow[^)]*|ring type mismatch[^)]*|incorrect metadata checksum[^)]*|bad local heap[^)]*)",
+                source="h5py 2.10 to 3.16, HDF5 1.8 to 2.0",
+            ),
+            Signature(
+                "Can't ",
+                "OSError: Can't synchronously read data (wrong fletcher32 checksum)",
+                "OSError: Can't connect (refused)",
+                r"Can't (?:synchronously )?read data \((?P<text>(?:wrong |data error detected by "
+                r")?[Ff]letcher32[^)]*|[^)]*(?:decompress|blosc|lzf|lz4|zstd|filter)[^)]*|file read failed[^)]*)",
+                source="h5py 2.10 to 3.16",
+            ),
+            Signature(
+                "Unspecified error in H5D",
+                "RuntimeError: Caught RuntimeError in DataLoader worker process 0.\nRuntimeError: Unspecified "
+                "error in H5Dget_num_attrs (return value <0)",
+                "Unspecified error",
+                r"(?P<text>Unspecified error in H5\w+) \(return value",
+                also=(WORKER,),
+                source="h5py 2.10 to 3.16",
+            ),
+        ),
+        decide="the same run with num_workers=0; python -c \"import h5py; h5py.File('FILE')['KEY'][:]\"",
+        alternatives=("HDF207",),
+        judge=garbled,
+        references="https://github.com/pytorch/pytorch/issues/11929",
+    ),
+    Cause(
+        "HDF202",
+        "hdf5-silent-wrong-rows",
+        "Forked workers read other rows than they asked for, without an error.",
+        "HDF5 up to 1.10.4 seeks and then reads. Forked workers share one file offset, so seek and read pairs of "
+        "different "
+        "workers interleave, and a worker gets another row's bytes. Newer wheels use positioned reads.",
+        "the data differs with the number of workers ({detail}): forked workers share one file offset of an HDF5 "
+        "handle that "
+        "was opened before the fork, and get bytes of other rows without an exception",
+        PERWORKER,
+        (
+            Signature(
+                "num_workers",
+                "(no error) labels.max() == 255 with num_workers=2; 39 with num_workers=0",
+                "labels.max() == 39 with num_workers=2",
+                r"(?P<detail>\blabels?\b[^\n]{0,30}\bmax\b[^\n]{0,12}\d+ with "
+                r"num_workers=[1-9]\d*[^\n]{0,40}num_workers=0)",
+                source="pytorch/pytorch#1919",
+            ),
+            Signature(
+                "label",
+                "h5py 2.10.0 HDF5 1.10.4, num_workers=8, start method fork\nepoch 0 step 100 loss 3.695  label min "
+                "0 max 255 (classes 40)",
+                "epoch 0 step 100 loss 3.695  label min 0 max 39 (classes 40)",
+                r"\blabels?\b[^\n]{0,20}\bmax\D{0,4}(?P<max>\d+)[^\n]{0,12}\bclasses\D{0,3}(?P<classes>\d+)",
+                also=(r"(?i)h5py|hdf5",),
+                source="pytorch/pytorch#1919, reproduced with h5py 2.10.0",
+            ),
+            Signature(
+                "num_workers=0",
+                "same run, num_workers=0: label max 39, val acc 71.2%\nepoch 0 HDF5 num_workers=8",
+                "num_workers=0: label max 39",
+                r"(?P<detail>same run[^\n]{0,20}num_workers=0\b[^\n]*)",
+                also=(r"(?i)h5py|hdf5", r"num_workers=[1-9]"),
+                source="pytorch/pytorch#11929",
+            ),
+        ),
+        kind=DEGRADED,
+        judge=lambda seen, verdict: _wrong_rows(seen, verdict),
+        decide="the same epoch with num_workers=0, rows compared with their index",
+        references="https://github.com/pytorch/pytorch/issues/11929",
+    ),
+    Cause(
+        "HDF203",
+        "hdf5-file-locked",
+        "Another process holds the HDF5 file open for writing.",
+        "HDF5 takes a lock when it opens a file. A forgotten notebook, or a run that writes, holds it. errno 11 "
+        "(EAGAIN) with "
+        "the words lock file means that, not a limit of processes.",
+        "HDF5 could not lock the file (errno {errno}): another process, such as a forgotten notebook kernel, has "
+        "it open for "
+        "writing",
+        Remediation(
+            "Find and close the other handle; file locking stays on as long as a writer is alive",
+            ("fuser -v FILE", "lsof FILE"),
+        ),
+        (
+            Signature(
+                "unable to lock file",
+                "OSError: Unable to open file (unable to lock file, errno = 11, error message = 'Resource "
+                "temporarily unavailable')",
+                "OSError: Unable to open file (unable to lock file, errno = 37, error message = 'No locks "
+                "available')",
+                r"unable to lock file, errno = (?P<errno>11|35|13)\b",
+                source="h5py 2.8 to 3.16, HDF5 1.10 to 2.0",
+            ),
+            Signature(
+                "file is already open for",
+                "OSError: Unable to open file (file is already open for write (may use <h5clear file> to clear "
+                "file consistency flags))",
+                "file is open",
+                r"(?:Unable to (?:synchronously )?(?:open|create) file|unable to truncate a file)[^\n]*already "
+                r"open(?P<errno>)",
+                source="h5py 2.8 to 3.16",
+            ),
+            Signature(
+                "unable to truncate a file which is already open",
+                "BlockingIOError: [Errno 11] Unable to synchronously create file (unable to truncate a file which "
+                "is already open)",
+                "unable to truncate",
+                r"unable to truncate a file which is already open(?P<errno>)",
+                source="h5py 3.x",
+            ),
+        ),
+        judge=lambda seen, verdict: with_message(
+            verdict,
+            verdict.message
+            if seen.groups.get("errno")
+            else verdict.message.replace(" (errno ?)", "").replace("lock the file", "open the file"),
+        ),
+        decide="fuser -v FILE",
+    ),
+    Cause(
+        "HDF204",
+        "no-file-locks-on-this-file-system",
+        "The file system of the HDF5 file has no locks.",
+        "NFS, Lustre and ZFS shares without a lock service refuse the lock that HDF5 takes at opening. No second "
+        "process is "
+        "involved.",
+        "HDF5 could not lock the file (errno {errno}): the file system (NFS, Lustre, FUSE) has no lock service",
+        Remediation(
+            "For data that is only read, switch HDF5's locking off before Python starts; or copy the file to a "
+            "local disk",
+            ("export HDF5_USE_FILE_LOCKING=FALSE", "h5py.File(path, 'r', locking=False)", "stat -f -c %T FILE"),
+        ),
+        (
+            Signature(
+                "unable to lock file",
+                "OSError: Unable to open file (unable to lock file, errno = 37, error message = 'No locks "
+                "available')",
+                "OSError: Unable to open file (unable to lock file, errno = 11, error message = 'Resource "
+                "temporarily unavailable')",
+                r"unable to lock file, errno = (?P<errno>37|38|95|45|524|5|52)\b",
+                source="h5py 2.8 to 3.16, HDF5 1.10 to 2.0",
+            ),
+            Signature(
+                "No locks available",
+                "OSError: [Errno 37] No locks available",
+                "no locks",
+                r"\[Errno (?P<errno>37)\] No locks available",
+                source="python 3.8 to 3.14, fcntl",
+            ),
+        ),
+        decide="stat -f -c %T FILE",
+    ),
+    Cause(
+        "HDF205",
+        "lock-inherited-over-fork",
+        "A forked worker waits for a lock that a thread of the parent held.",
+        "The child inherits h5py's global lock (or any other) in its locked state; its owner, a thread, does not "
+        "exist there. "
+        "Nothing fails: the worker hangs.",
+        "a worker waits in {where} for a lock that it inherited locked over the fork; the thread that owned it "
+        "does not exist in "
+        "the child",
+        Remediation(
+            "Start the workers before any thread reads HDF5, or start them with spawn or forkserver",
+            ("DataLoader(..., multiprocessing_context='forkserver')", "py-spy dump --pid WORKER"),
+        ),
+        (
+            Signature(
+                "FastRLock.acquire",
+                "(hang, no error) worker stack ends in h5py._objects.FastRLock.acquire",
+                "FastRLock.release",
+                r"(?P<where>h5py\._objects\.FastRLock\.acquire|FastRLock\.acquire)",
+                source="h5py 2.10 to 3.16",
+            ),
+            Signature(
+                "h5py/_objects.pyx",
+                "Thread 4242 (idle): py-spy\n    with_phil.wrapper (h5py/_objects.pyx:54)",
+                '  File "h5py/_objects.pyx", line 54, in h5py._objects.with_phil.wrapper\nOSError: Can\'t read data',
+                r"(?:py-spy|Thread 0x|hang|stuck|Timeout)[^\n]*\n(?:.*\n){0,20}?[^\n]*(?P<where>h5py/_objects\.pyx)",
+                unless=(r"^(?:OSError|KeyError|RuntimeError|BlockingIOError)\b",),
+                source="h5py 2.10 to 3.16",
+            ),
+        ),
+        decide="py-spy dump --pid WORKER",
+    ),
+    Cause(
+        "HDF206",
+        "hdf5-handle-not-picklable",
+        "An open HDF5 handle is part of the data set that was sent to a worker.",
+        "With spawn or forkserver (the default on Linux from Python 3.14 on) the data set is pickled, and h5py "
+        "refuses to pickle "
+        "open objects.",
+        "an open h5py object is part of the data set, and cannot be pickled for a worker (spawn or forkserver, "
+        "Python 3.14's "
+        "default)",
+        PERWORKER,
+        (
+            Signature(
+                "h5py objects cannot be pickled",
+                "TypeError: h5py objects cannot be pickled",
+                "TypeError: cannot pickle '_io.TextIOWrapper' object",
+                source="h5py 2.10 to 3.16, h5py/_hl/base.py",
+            ),
+            Signature(
+                "no default __reduce__ due to non-trivial __cinit__",
+                "TypeError: no default __reduce__ due to non-trivial __cinit__",
+                "TypeError: no default",
+                source="Cython classes: h5py ids, pysam, tables",
+            ),
+        ),
+        explains=("WRK2", "SES"),
+    ),
+    Cause(
+        "HDF207",
+        "hdf5-file-truncated",
+        "The HDF5 file is shorter than its header says, or is none.",
+        "A download or copy was cut, or the writer died before it closed the file.",
+        "the HDF5 file is cut short or is no HDF5 file ({text})",
+        Remediation(
+            "Compare its size and checksum with the source and copy it again",
+            ("ls -l FILE; sha256sum FILE", "h5ls FILE", "file FILE"),
+        ),
+        (
+            Signature(
+                "truncated file",
+                "OSError: Unable to open file (truncated file: eof = 96, sblock->base_addr = 0, stored_eof = 2048)",
+                "truncated log",
+                r"(?P<text>truncated file: eof = \d+[^)]*)",
+                source="h5py 2.10 to 3.16",
+            ),
+            Signature(
+                "inflate() failed",
+                "OSError: Can't read data (inflate() failed)",
+                "OSError: Caught OSError in DataLoader worker process 3.\nOSError: Can't read data (inflate() "
+                "failed)",
+                r"Can't (?:synchronously )?read data \((?P<text>inflate\(\) failed)",
+                unless=(WORKER,),
+                source="h5py 2.10 to 3.16: a file that is really damaged",
+            ),
+            Signature(
+                "file signature not found",
+                "OSError: Unable to synchronously open file (file signature not found)",
+                "signature not found",
+                r"Unable to (?:synchronously )?open file \((?P<text>file signature not found|bad superblock "
+                r"version number[^)]*)\)",
+                source="h5py 2.10 to 3.16",
+            ),
+        ),
+    ),
+)

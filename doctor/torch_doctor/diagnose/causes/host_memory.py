@@ -1,0 +1,301 @@
+"""Host memory: the OOM killer, limits, failed allocations."""
+
+from __future__ import annotations
+
+from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.model import Remediation, mib
+
+
+def killed(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """The count of OOM kills proves, or refutes, what the signal only suggests."""
+    kills = seen.oom_kills
+    if kills:
+        return with_message(
+            verdict,
+            f"{verdict.message.split(', or a stop')[0]}; the memory cgroup counted {kills} OOM kills",
+            None,
+            oom_kills=kills,
+        )
+    if kills is None:
+        return verdict
+    return with_message(
+        verdict,
+        f"{verdict.message.split(':')[0]}, and the memory cgroup counted no OOM kill: a person, a stop whose grace "
+        "period ran out, "
+        "or the host's own OOM killer sent it",
+        Remediation(
+            "Look at who stopped the run, and at the kernel log of the host",
+            ("dmesg -T | grep -i -E 'oom-kill|killed process'", "docker events --since 1h --filter event=kill"),
+        ),
+        oom_kills=0,
+    )
+
+
+MORE_RAM = Remediation(
+    "Raise the memory limit of the container or job, use fewer workers or a smaller prefetch_factor, and keep "
+    "samples in NumPy or Arrow arrays rather "
+    "than in lists of Python objects",
+    (
+        "docker run --memory=64g ...",
+        "dmesg -T | grep -i -E 'oom-kill|killed process'",
+        "cat /sys/fs/cgroup/memory.events",
+    ),
+)
+
+
+def _asked(size_text: str) -> str:
+    if not size_text:
+        return ""
+    shown = mib(int(size_text)) if size_text.isdigit() else size_text
+    return f" ({shown} asked for in one piece)"
+
+
+register(
+    Cause(
+        "MEM203",
+        "host-oom-killed-worker",
+        "A DataLoader worker got SIGKILL: nearly always the host's OOM killer.",
+        "The container's or job's limit of host RAM was reached, and the kernel ended the largest process. A "
+        "shortage of shared memory has another signal, "
+        "bus error.",
+        "DataLoader worker {pid} got SIGKILL: the OOM killer, since the host RAM limit (container or job cgroup) "
+        "was reached",
+        MORE_RAM,
+        (
+            Signature(
+                "is killed by signal: Killed",
+                "RuntimeError: DataLoader worker (pid 22048) is killed by signal: Killed. ",
+                "RuntimeError: DataLoader worker (pid 325) is killed by signal: Bus error.",
+                r"DataLoader worker \(pid\(?s?\)?:? (?P<pid>[\d, ]+)\) is killed by signal: Killed",
+                source="torch 0.4 to 2.15, torch/csrc/DataLoader.cpp",
+            ),
+            Signature(
+                "killed by signal: Unknown signal: 9",
+                "RuntimeError: DataLoader worker (pid 5) is killed by signal: Unknown signal: 9.",
+                "signal 9",
+                r"DataLoader worker \(pid (?P<pid>\d+)\) is killed by signal: (?:Unknown signal: 9|9)\b",
+                source="musl",
+            ),
+        ),
+        explains=("MEM207", "WRK2", "SES2", "DST"),
+        judge=killed,
+        decide="dmesg -T | grep -i -E 'oom-kill|killed process'",
+    ),
+    Cause(
+        "MEM204",
+        "cgroup-memory-limit-exceeded",
+        "The job's or container's limit of host RAM was exceeded, and the kernel's OOM killer ended a process.",
+        "This is host RAM, counted over all processes of the job, page cache of /dev/shm included.",
+        "the limit of host RAM of the job or container (cgroup) was exceeded, and the kernel's OOM killer ended a "
+        "process{detail}",
+        Remediation(
+            "Raise the memory limit (Slurm --mem or --mem-per-cpu, Kubernetes resources.limits.memory, docker "
+            "--memory), use fewer workers, and keep less "
+            "in RAM; the job's peak is in sacct or memory.peak",
+            (
+                "sacct -j JOBID -o JobID,MaxRSS,ReqMem",
+                "sbatch --mem=64G ...",
+                "docker run --memory=64g ...",
+                "cat /sys/fs/cgroup/memory.peak",
+            ),
+        ),
+        (
+            Signature(
+                "oom-kill event",
+                "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=123.0. Some of your processes may have "
+                "been killed by the cgroup out-of-memory handler.",
+                "0 oom-kill events",
+                r"[Dd]etected [1-9]\d* oom[-_ ]kill event",
+                source="Slurm 18 to 25",
+            ),
+            Signature(
+                "Exceeded job memory limit",
+                "slurmstepd: error: Exceeded job memory limit at some point.",
+                "memory limit: 16G",
+                r"[Ee]xceeded (?:job|step) memory limit|exceeded memory limit \(\d+ > \d+\)",
+                source="Slurm 14 to 20",
+            ),
+            Signature(
+                "OUT_OF_MEMORY",
+                "123.batch  OUT_OF_MEMORY  0:125",
+                "CUDA_ERROR_OUT_OF_MEMORY",
+                r"(?<![A-Z_])OUT_OF_MEMORY(?:\s+0:125|\b(?![:.]))",
+                source="Slurm's sacct",
+            ),
+            Signature(
+                "OOMKilled",
+                "    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137",
+                '"OOMKilled": false',
+                r"\bOOMKilled\b(?!\"?\s*[:=]\s*\"?(?:false|False|0))",
+                source="Kubernetes, Docker",
+            ),
+            Signature(
+                "emory cgroup out of memory: Kill",
+                "Memory cgroup out of memory: Killed process 4242 (python) total-vm:98301412kB, anon-rss:64012032kB",
+                "Memory cgroup limit",
+                r"Memory cgroup out of memory: Kill(?:ed)? process (?P<pid>\d+)",
+                source="Linux 4.x to 6.x, mm/oom_kill.c",
+            ),
+            Signature(
+                "Out of memory: Kill",
+                "Out of memory: Killed process 4242 (python) total-vm:98301412kB, anon-rss:64012032kB, file-rss:0kB",
+                "Out of memory handler",
+                r"Out of memory: Kill(?:ed)? process (?P<pid>\d+)",
+                source="Linux 4.x to 6.x, mm/oom_kill.c",
+            ),
+            Signature(
+                "oom-kill:constraint=",
+                "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,mems_allowed=0,"
+                "oom_memcg=/docker/ab,task=python,pid=42,uid=0",
+                "constraint=none",
+                source="Linux 5.x and 6.x",
+            ),
+            Signature(
+                "invoked oom-killer",
+                "python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+                "oom-killer off",
+                source="Linux 2.6 to 6.x",
+            ),
+            Signature(
+                "The node was low on resource: memory",
+                "Evicted: The node was low on resource: memory. Threshold quantity: 100Mi, available: 48012Ki.",
+                "The node was low on resource: ephemeral-storage.",
+                source="Kubernetes eviction",
+            ),
+            Signature(
+                "due to the node running low on memory",
+                "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+                "node running",
+                source="Ray 2.x",
+            ),
+            Signature(
+                "ray.exceptions.OutOfMemoryError",
+                "ray.exceptions.OutOfMemoryError: Task was killed",
+                "ray.exceptions.RayTaskError",
+                source="Ray 2.x",
+            ),
+        ),
+        explains=("WRK2", "SES2", "DST", "MEM207", "MEM203", "MEM206", "CMP212", "SHM20"),
+        judge=lambda seen, verdict: with_message(
+            verdict,
+            verdict.message.replace("?", f" (process {seen.groups['pid']})" if seen.groups.get("pid") else ""),
+        ),
+    ),
+    Cause(
+        "MEM205",
+        "host-allocation-failed",
+        "An allocation of host RAM failed.",
+        "malloc, mmap or NumPy got no memory: the limit of RAM, of the address space (ulimit -v), or an array that "
+        "is larger than thought.",
+        "an allocation of host RAM failed{size}",
+        Remediation(
+            "Compare what the run needs with the limit, map large arrays from disk, and use fewer workers",
+            ("free -g; ulimit -v", "cat /sys/fs/cgroup/memory.max", "np.load(path, mmap_mode='r')"),
+        ),
+        (
+            Signature(
+                "DefaultCPUAllocator: ",
+                "RuntimeError: [enforce fail at alloc_cpu.cpp:83] . DefaultCPUAllocator: can't allocate memory: "
+                "you tried to allocate 34359738368 bytes. "
+                "Error code 12 (Cannot allocate memory)",
+                "DefaultCPUAllocator: ok",
+                r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory): you tried to allocate "
+                r"(?P<size>\d+) bytes",
+                source="torch 1.0 to 2.15, c10/core/impl/alloc_cpu.cpp",
+            ),
+            Signature(
+                "Unable to allocate",
+                "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 59.6 GiB for an array with shape "
+                "(80000, 100000) and data type float64",
+                "Unable to allocate shared memory",
+                r"MemoryError: Unable to allocate (?P<size>[\d.]+ [KMGTP]iB) for an array",
+                source="NumPy 1.17 to 2.4",
+            ),
+            Signature(
+                "MemoryError",
+                "MemoryError",
+                "OutOfMemoryError",
+                r"^(?P<size>)MemoryError(?::[^\n]*)?$",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "Cannot allocate memory",
+                "OSError: [Errno 12] Cannot allocate memory",
+                "RuntimeError: unable to mmap 4096 bytes from file </torch_1_2_63350>: Cannot allocate memory (12)",
+                r"\[Errno 12\] Cannot allocate memory(?P<size>)",
+                source="python 3.8 to 3.14: fork, mmap",
+            ),
+            Signature(
+                "std::bad_alloc",
+                "terminate called after throwing an instance of 'std::bad_alloc'",
+                "bad_alloc test",
+                r"std::bad_alloc(?P<size>)",
+                source="libstdc++",
+            ),
+        ),
+        explains=("WRK2", "SES2"),
+        judge=lambda seen, verdict: with_message(
+            verdict, verdict.message.replace(seen.groups.get("size") or "?", _asked(seen.groups.get("size", "")))
+        ),
+    ),
+    Cause(
+        "MEM206",
+        "killed-by-sigkill",
+        "A process ended by SIGKILL.",
+        "137 is 128 + 9. The OOM killer sends it, and so does a stop whose grace period ended; the counters of the "
+        "cgroup tell them apart.",
+        "a process was ended by SIGKILL{detail}: the OOM killer (host RAM limit), or a stop whose grace period ran "
+        "out",
+        Remediation(
+            "Ask whether the OOM killer counted it; if so raise the host memory limit or use fewer workers, if not "
+            "look for who stopped the run",
+            (
+                "docker inspect -f '{{.State.OOMKilled}}' CONTAINER",
+                "dmesg -T | grep -i -E 'oom-kill|killed process'",
+                "cat /sys/fs/cgroup/memory.events",
+            ),
+        ),
+        (
+            Signature(
+                "exitcode: -9",
+                "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -9) local_rank: 0 (pid: "
+                "4242) of binary: /usr/bin/python",
+                "exitcode: -6",
+                r"\(?exitcode: -9\)?(?P<detail>)",
+                source="torch 1.9 to 2.15, torchrun",
+            ),
+            Signature(
+                "Killed",
+                "/var/spool/slurm/job1/slurm_script: line 12: 4242 Killed                  python train.py",
+                "Killed 3 stale sessions",
+                r"^(?:.*: line \d+: +\d+ +)?Killed(?:\s{3,}\S[^\n]*)?$(?P<detail>)",
+                source="bash",
+            ),
+            Signature(
+                "Signal 9",
+                "traceback : Signal 9 (SIGKILL) received by PID 4242",
+                "Signal 15",
+                r"Signal 9 \(SIGKILL\) received by PID (?P<pid>\d+)|died with <Signals\.SIGKILL: 9>|terminated "
+                r"with signal SIGKILL",
+                source="torchrun, subprocess, torch.multiprocessing.spawn",
+            ),
+            Signature(
+                "SIGKILL",
+                "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGKILL",
+                "send SIGKILL to the group",
+                r"terminated with signal SIGKILL|died with <Signals\.SIGKILL",
+                source="torch 1.5 to 2.15",
+            ),
+            Signature(
+                "Command terminated by signal 9",
+                "Command terminated by signal 9",
+                "Command terminated",
+                source="GNU time",
+            ),
+        ),
+        kind=VAGUE,
+        judge=lambda seen, verdict: killed(seen, with_message(verdict, verdict.message.replace("?", ""))),
+        decide="dmesg -T | grep -i -E 'oom-kill|killed process'",
+        explains=("DST2",),
+    ),
+)

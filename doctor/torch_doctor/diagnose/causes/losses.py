@@ -1,0 +1,302 @@
+"""Losses, shapes and indexes."""
+
+from __future__ import annotations
+
+from torch_doctor.diagnose.cause import DEGRADED, HINT, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.trends import rising
+from torch_doctor.diagnose.words import LINT
+from torch_doctor.model import Remediation
+
+
+def nan(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Where an NLLLoss with the old arguments stands near it, raw scores went through log()."""
+    if seen.has(r"size_average and reduce args will be deprecated|NLLLoss|\blog\(|nll_loss"):
+        return with_message(
+            verdict,
+            "the loss became nan: log() of raw scores, which can be negative or zero, without a softmax (NLLLoss "
+            "expects log-probabilities)",
+            Remediation(
+                "Feed log_softmax to NLLLoss, or raw scores to CrossEntropyLoss; write reduction= in place of "
+                "size_average and reduce",
+                (
+                    "F.nll_loss(F.log_softmax(scores, dim=1), y)",
+                    "nn.CrossEntropyLoss(ignore_index=255)(scores, y)",
+                    LINT,
+                ),
+            ),
+        )
+    growth = rising(seen.log, seen.index + 1, r"(?:grad[_ ]?norm|gnorm)\W{0,3}([\d.]+(?:e[+-]?\d+)?)", by=3)
+    if growth:
+        return with_message(
+            verdict,
+            f"the loss became nan after the gradient norm grew from {growth[0]:g} to {growth[1]:g}: gradients "
+            "accumulate (zero_grad is missing), or they explode",
+            Remediation(
+                "Call zero_grad in each step, lower the learning rate, and clip gradients",
+                (
+                    "optimizer.zero_grad(set_to_none=True)",
+                    "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+                    LINT,
+                ),
+            ),
+        )
+    return verdict
+
+
+register(
+    Cause(
+        "LOS201",
+        "loss-became-nan",
+        "The loss became nan or infinite.",
+        "log of zero or of a negative number, a division by zero, half-precision overflow, a learning rate that is "
+        "too high, or a broken sample.",
+        "the loss became {what}: log or division at zero, overflow in half precision, a learning rate that is too "
+        "high, or a broken sample",
+        Remediation(
+            "Find the first operation with anomaly mode, check the inputs for nan, lower the learning rate, clip "
+            "gradients, and use bf16 in place of fp16",
+            (
+                "torch.autograd.set_detect_anomaly(True)",
+                "assert torch.isfinite(x).all()",
+                "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+            ),
+        ),
+        (
+            Signature(
+                "loss",
+                "loss nan",
+                "loss 0.5 nan_count 0",
+                r"\b(?:\w*_?)loss\b['\"]?\W{0,4}(?:tensor\()?(?P<what>-?nan|-?inf(?:inity)?)\b",
+                source="common training loops",
+            ),
+            Signature(
+                "Loss is ",
+                "Loss is nan, stopping training",
+                "Loss is 0.4",
+                r"[Ll]oss is (?P<what>nan|inf|NaN)",
+                source="torchvision references, timm",
+            ),
+            Signature(
+                "NaN or Inf found in input tensor",
+                "WARNING: NaN or Inf found in input tensor.",
+                "NaN in the docs",
+                r"(?P<what>NaN or Inf) found in input tensor",
+                source="tensorboardX",
+            ),
+            Signature(
+                "Input contains NaN",
+                "ValueError: Input contains NaN.",
+                "Input contains",
+                r"Input contains (?P<what>NaN)",
+                source="scikit-learn",
+            ),
+        ),
+        kind=DEGRADED,
+        judge=nan,
+    ),
+    Cause(
+        "LOS202",
+        "shapes-do-not-match",
+        "Two tensors' shapes do not fit.",
+        "A layer that was built for another input size, a missing batch dimension, or a target of another shape.",
+        "shapes do not fit: {what}",
+        Remediation(
+            "Print the shapes before that line; check the layer's in_features, the batch dimension and the order "
+            "of dimensions",
+            ("print(x.shape)",),
+        ),
+        (
+            Signature(
+                "shapes cannot be multiplied",
+                "RuntimeError: mat1 and mat2 shapes cannot be multiplied (32x512 and 256x10)",
+                "cannot be multiplied",
+                r"(?P<what>mat1 and mat2 shapes cannot be multiplied \([^)]*\))",
+                source="torch 1.6 to 2.15",
+            ),
+            Signature(
+                "must match the size of tensor",
+                "RuntimeError: The size of tensor a (3) must match the size of tensor b (4) at non-singleton "
+                "dimension 1",
+                "size of tensor",
+                r"(?P<what>The size of tensor a \(\d+\) must match the size of tensor b \(\d+\) at non-singleton "
+                r"dimension \d+)",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "Sizes of tensors must match except in dimension",
+                "RuntimeError: Sizes of tensors must match except in dimension 1. Expected size 8 but got size 7 "
+                "for tensor number 1 in the list.",
+                "Sizes of tensors",
+                r"(?P<what>Sizes of tensors must match except in dimension[^\n]*)",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "size mismatch, ",
+                "RuntimeError: size mismatch, m1: [32 x 512], m2: [256 x 10]",
+                "size mismatch for fc.weight",
+                r"(?P<what>size mismatch, m1: [^\n]*)",
+                source="torch 0.4 to 1.5",
+            ),
+            Signature(
+                "to have ",
+                "RuntimeError: Given groups=1, weight of size [64, 3, 7, 7], expected input[8, 1, 224, 224] to "
+                "have 3 channels, but got 1 channels instead",
+                "expected to have 3",
+                r"(?P<what>expected input\[[^\]]*\] to have \d+ channels, but got \d+ channels)",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "is invalid for input of size",
+                "RuntimeError: shape '[32, -1, 7]' is invalid for input of size 100",
+                "invalid",
+                r"(?P<what>shape '\[[^\]]*\]' is invalid for input of size \d+)",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "batch_size (",
+                "ValueError: Expected input batch_size (32) to match target batch_size (31).",
+                "batch_size (32)",
+                r"(?P<what>Expected input batch_size \(\d+\) to match target batch_size \(\d+\))",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "is different to the input size",
+                "ValueError: Using a target size (torch.Size([32])) that is different to the input size "
+                "(torch.Size([32, 1])) is not allowed.",
+                "different input",
+                r"(?P<what>target size \(torch\.Size\(\[[^\]]*\]\)\) [^\n]*different to the input size "
+                r"\(torch\.Size\(\[[^\]]*\]\)\)) is",
+                source="torch 1.0 to 2.15",
+            ),
+            Signature(
+                "Expected more than 1 value per channel when training",
+                "ValueError: Expected more than 1 value per channel when training, got input size torch.Size([1, "
+                "512])",
+                "more than 1 value",
+                r"(?P<what>Expected more than 1 value per channel when training[^\n]*)",
+                source="torch 0.4 to 2.15: the last batch has one sample, use drop_last",
+            ),
+            Signature(
+                "Index tensor must have the same number of dimensions",
+                "RuntimeError: Index tensor must have the same number of dimensions as input tensor",
+                "Index tensor",
+                r"(?P<what>Index tensor must have the same number of dimensions[^\n]*)",
+                source="torch 1.0 to 2.15",
+            ),
+            Signature(
+                "Dimension out of range",
+                "IndexError: Dimension out of range (expected to be in range of [-1, 0], but got 1)",
+                "out of range",
+                r"(?P<what>Dimension out of range \([^)]*\))",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "The expanded size of the tensor",
+                "RuntimeError: The expanded size of the tensor (5) must match the existing size (3) at "
+                "non-singleton dimension 0",
+                "expanded size",
+                r"(?P<what>The expanded size of the tensor \(\d+\) must match the existing size \(\d+\))",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+        explains=("CMP2",),
+    ),
+    Cause(
+        "LOS206",
+        "probabilities-out-of-range",
+        "BCELoss got values outside 0 to 1.",
+        "It expects probabilities: raw scores need a sigmoid, and nan is outside as well.",
+        "BCELoss got values outside 0 to 1: raw scores without a sigmoid, or nan",
+        Remediation("Use BCEWithLogitsLoss on the raw scores", ("nn.BCEWithLogitsLoss()(scores, y)", LINT)),
+        (
+            Signature(
+                "all elements of ",
+                "RuntimeError: all elements of input should be between 0 and 1",
+                "all elements of the list",
+                r"all elements of (?:input|target) should be between 0 and 1",
+                source="torch 1.0 to 2.15, CPU",
+            ),
+            Signature(
+                "input_val >= zero && input_val <= one",
+                "/pytorch/aten/src/ATen/native/cuda/Loss.cu:92: operator(): block: [0,0,0], thread: [3,0,0] "
+                "Assertion `input_val >= zero && "
+                "input_val <= one` failed.",
+                "input_val",
+                source="torch 1.5 to 2.15, CUDA",
+            ),
+        ),
+        explains=("GPU22", "GPU23"),
+    ),
+    Cause(
+        "LOS203",
+        "index-out-of-range",
+        "An index is larger than the table: a token beyond the vocabulary, a label beyond the classes.",
+        "On the CPU the text is plain; on the GPU it is a device-side assert.",
+        "an index is out of range ({what}): a token id beyond the embedding's rows, a position beyond the maximal "
+        "length, or a label beyond the classes",
+        Remediation(
+            "Compare the largest index with num_embeddings or the number of classes; resize the embedding after "
+            "adding tokens",
+            (
+                "assert ids.max() < model.get_input_embeddings().num_embeddings",
+                "model.resize_token_embeddings(len(tokenizer))",
+            ),
+        ),
+        (
+            Signature(
+                "index out of range in self",
+                "IndexError: index out of range in self",
+                "list index out of range",
+                r"(?P<what>index out of range in self)",
+                source="torch 1.5 to 2.15, embedding on the CPU",
+            ),
+            Signature(
+                "index out of range: Tried to access index",
+                "RuntimeError: index out of range: Tried to access index 50257 out of table with 50256 rows.",
+                "index out of range",
+                r"(?P<what>Tried to access index \d+ out of table with \d+ rows)",
+                source="torch 1.0 to 1.4",
+            ),
+            Signature(
+                "is out of bounds for dimension",
+                "IndexError: index 10 is out of bounds for dimension 0 with size 10",
+                "bounds",
+                r"(?P<what>index -?\d+ is out of bounds for (?:dimension|axis) \d+ with size \d+)",
+                source="torch 0.4 to 2.15, NumPy",
+            ),
+        ),
+    ),
+    Cause(
+        "LOS204",
+        "scalar-was-indexed",
+        "A 0-dim tensor was indexed, as in loss.data[0].",
+        "Since torch 0.5 a scalar is a 0-dim tensor; loss.data[0] is old code.",
+        "a 0-dim tensor was indexed, as the old loss.data[0] does",
+        Remediation("Use item()", ("loss.item()", "torch-doctor lint --fix train.py")),
+        (
+            Signature(
+                "invalid index of a 0-dim tensor",
+                "IndexError: invalid index of a 0-dim tensor. Use `tensor.item()` in Python",
+                "0-dim tensor",
+                source="torch 0.5 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "LOS205",
+        "deprecated-loss-arguments",
+        "A loss was made with size_average or reduce.",
+        "They are deprecated; reduction= says the same.",
+        "a loss was made with size_average or reduce, which are deprecated",
+        Remediation("Write reduction='mean', 'sum' or 'none'", ("torch-doctor lint --fix train.py",)),
+        (
+            Signature(
+                "size_average and reduce args will be deprecated",
+                "UserWarning: size_average and reduce args will be deprecated, please use reduction='mean' instead.",
+                "size_average",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+        kind=HINT,
+    ),
+)

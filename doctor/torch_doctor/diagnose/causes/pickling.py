@@ -1,0 +1,415 @@
+"""What cannot be pickled for a worker, or imported in it."""
+
+from __future__ import annotations
+
+import re
+
+from torch_doctor.diagnose.cause import ECHO, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.model import Remediation
+
+MODULE_LEVEL = Remediation(
+    "Move the function to module level and name it, or use functools.partial of a module-level function; it is the "
+    "collate_fn, worker_init_fn, sampler or transform of the DataLoader that crosses to the workers",
+    ("def collate(batch): ...  # at module level", "DataLoader(..., collate_fn=collate)"),
+)
+
+
+OPEN_LATE = "Open it lazily, on the first __getitem__ in each worker (keep the path in __init__, None for the handle)"
+
+
+#: type named in "cannot pickle 'X' object" -> (what it is, what to do)
+UNPICKLABLE = (
+    (
+        r"_io\.TextIOWrapper",
+        "an open text file",
+        "read the list into memory in __init__ and close the file, or open it in each worker",
+    ),
+    (
+        r"_io\.Buffered\w+|_io\.FileIO|BufferedReader",
+        "an open binary file (also behind np.load of an .npz archive)",
+        "load the arrays and close it, or open it lazily in each worker",
+    ),
+    (
+        r"torch\._C\.Generator",
+        "a torch.Generator",
+        "create the generator in worker_init_fn from a seed (torch.initial_seed())",
+    ),
+    (r"sqlite3\.\w+", "an sqlite3 connection", "connect lazily, once in each worker"),
+    (
+        r"\w*[Ee]nvironment|Transaction|lmdb\.\w+",
+        "an LMDB environment",
+        "open the environment lazily, once in each worker",
+    ),
+    (
+        r"_thread\.\w+|_?thread\.\w*lock\w*|RLock",
+        "a lock or a thread",
+        "make it in each worker, or leave it out in __getstate__",
+    ),
+    (
+        r"generator",
+        "a generator",
+        "keep what makes the generator (a function and its arguments) and start it in __iter__",
+    ),
+    (r"module", "a module object", "import the module in the function that needs it"),
+    (r"weakref(?:\.\w+)?", "a weak reference", "drop it in __getstate__"),
+    (r"_?(?:asyncio|ssl|socket)\.\w+|socket", "a socket or connection", "connect lazily, once in each worker"),
+    (
+        r"_queue\.SimpleQueue|queue\.\w+",
+        "a thread queue",
+        "use torch.multiprocessing.Queue, or make it in each worker",
+    ),
+    (
+        r"\w*(?:VideoCapture|VideoReader|Container|InputContainer)\w*",
+        "an open video",
+        "open the video lazily in each worker",
+    ),
+    (r"mmap\.mmap", "a memory map", "map the file lazily in each worker"),
+    (
+        r"(?:\w+\.)*(?:CudaStream|Stream|Event)",
+        "a CUDA stream or event",
+        "create CUDA objects in the main process only",
+    ),
+    (r"dict_(?:keys|values|items)", "a view of a dict", "keep list(d.keys()) in place of the view"),
+    (r"re\.Match|_sre\.\w+", "a match object", "keep the strings it holds"),
+)
+
+
+def unpicklable(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Name the object, and the remedy that fits its kind."""
+    kind = seen.groups.get("kind", "")
+    for pattern, what, todo in UNPICKLABLE:
+        if re.fullmatch(pattern, kind):
+            return with_message(
+                verdict,
+                f"{what} ({kind}) hangs off the data set, sampler or another argument of the workers, and cannot "
+                "be pickled "
+                "for spawn or forkserver",
+                Remediation(todo[0].upper() + todo[1:], verdict.remedy.commands),
+                type=kind,
+            )
+    return verdict
+
+
+register(
+    Cause(
+        "WRK201",
+        "unpicklable-local-function",
+        "A lambda or a nested function was sent to a worker that starts by spawn or forkserver.",
+        "spawn and forkserver pickle the DataLoader's arguments; a lambda or a nested function or class has no "
+        "importable name. "
+        "Each Python says it in other words. Python 3.14 made forkserver the default on Linux, so that code that "
+        "always worked "
+        "there must now pickle.",
+        "{what} has no importable name, so spawn or forkserver cannot pickle it for the worker (Python 3.14 uses "
+        "forkserver by "
+        "default on Linux)",
+        MODULE_LEVEL,
+        (
+            Signature(
+                "Can't pickle local object",
+                "AttributeError: Can't pickle local object 'main.<locals>.<lambda>'",
+                "AttributeError: Can't get attribute 'ImageDataset' on <module '__main__' (built-in)>",
+                r"(?:AttributeError|PicklingError)[^\n]*Can't pickle local object '?<?(?:function |class "
+                r")?'?(?P<what>[\w.<>]+)",
+                source="python 3.8 to 3.12 (AttributeError), 3.14 (PicklingError), Lib/pickle.py and "
+                "Modules/_pickle.c",
+            ),
+            Signature(
+                "Can't get local ",
+                "AttributeError: Can't get local object 'main.<locals>.<lambda>'",
+                "AttributeError: Can't get attribute 'Net' on <module '__main__'>",
+                r"Can't get local (?:object|attribute) '(?P<what>[^']+)'",
+                source="python 3.13, Modules/_pickle.c",
+            ),
+            Signature(
+                "Can't pickle",
+                "_pickle.PicklingError: Can't pickle <function <lambda> at 0x7f0>: attribute lookup <lambda> on "
+                "__main__ failed",
+                "_pickle.PicklingError: Can't pickle <class 'x.Y'>: it's not the same object as x.Y",
+                r"Can't pickle <function (?P<what>\S*<lambda>\S*|[\w.]*<locals>\S*) at 0x[0-9a-f]+>(?:: "
+                r"(?:attribute lookup|it's not found|import of))?",
+                source="python 3.8 to 3.14, Lib/pickle.py",
+            ),
+            Signature(
+                "not found as",
+                "_pickle.PicklingError: Can't pickle <function <lambda> at 0x7f>: it's not found as "
+                "__main__.<lambda>",
+                "ModuleNotFoundError: not found as",
+                r"Can't pickle <(?:function|class) '?(?P<what>[^ '>]+(?:<\w+>)?)'?[^\n]*: it's not found as "
+                r"(?!__main__\.\w+$)[\w.<>]+",
+                source="python 3.8 to 3.14, Lib/pickle.py",
+            ),
+            Signature(
+                "Got pickle error when attempting to start a worker Process",
+                "UserWarning: Got pickle error when attempting to start a worker Process. This might be because "
+                "the worker Process "
+                "arguments are not picklable. Python 3.14+ changed the multiprocessing start method in non-Mac "
+                "POSIX platforms to "
+                "'forkserver', which requires the worker Process arguments to be picklable.",
+                "UserWarning: This DataLoader will create 8 worker processes in total.",
+                r"(?P<what>)Got pickle error when attempting to start a worker Process",
+                unless=(r"cannot be pickled", r"cannot pickle", r"Can't (?:pickle|get)"),
+                source="torch 2.10 to 2.15, torch/utils/data/dataloader.py",
+            ),
+        ),
+        explains=("WRK21", "WRK22", "SES"),
+        decide='python -c "import pickle; pickle.dumps(loader.collate_fn)"',
+        judge=lambda seen, verdict: with_message(
+            verdict,
+            verdict.message.removeprefix("? ")
+            if seen.groups.get("what")
+            else f"an argument of the worker{verdict.message}",
+        ),
+        references="https://docs.python.org/3/library/multiprocessing.html#the-spawn-and-forkserver-start-methods",
+    ),
+    Cause(
+        "WRK202",
+        "class-not-importable-in-worker",
+        "A class or function of __main__ or a notebook is not there in the worker.",
+        "spawn and forkserver start a fresh interpreter, whose __main__ is not yours: what a notebook cell, a REPL "
+        "or python -c "
+        "defined does not exist there.",
+        "{what} is defined in __main__ (a notebook cell or an interactive session); the fresh __main__ of a "
+        "spawned worker "
+        "has no such name",
+        Remediation(
+            "Put the class in a .py file and import it, or use num_workers=0 in the notebook",
+            ("from dataset import {what}", "DataLoader(..., num_workers=0)"),
+        ),
+        (
+            Signature(
+                "on __main__ failed",
+                "_pickle.PicklingError: Can't pickle <class '__main__.Set'>: attribute lookup Set on __main__ failed",
+                "_pickle.PicklingError: Can't pickle <function <lambda> at 0x7f0>: attribute lookup <lambda> on "
+                "__main__ failed",
+                r"attribute lookup (?P<what>(?!<)\w+) on __main__ failed",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "it's not found as __main__.",
+                "_pickle.PicklingError: Can't pickle <function collate at 0x7f1>: it's not found as __main__.collate",
+                "_pickle.PicklingError: Can't pickle <function <lambda> at 0x7f>: it's not found as "
+                "__main__.<lambda>",
+                r"it's not found as __main__\.(?P<what>\w+)$",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "on <module '__m",
+                "AttributeError: Can't get attribute 'ImageDataset' on <module '__main__' (built-in)>",
+                "AttributeError: Can't get attribute 'Foo' on <module 'models.old' from '/app/models/old.py'>",
+                r"Can't get attribute '(?P<what>[^']+)' on <module '__(?:mp_)?main__'",
+                source="python 3.8 to 3.14, Modules/_pickle.c",
+            ),
+            Signature(
+                "has no attribute",
+                "AttributeError: module '__main__' has no attribute 'ImageDataset'",
+                "AttributeError: module 'torch' has no attribute 'compile'",
+                r"module '__(?:mp_)?main__' has no attribute '(?P<what>\w+)'",
+                source="python 3.14, Lib/pickle.py",
+            ),
+        ),
+        explains=("WRK21", "WRK22", "SES"),
+        references="https://docs.python.org/3/library/multiprocessing.html#programming-guidelines",
+    ),
+    Cause(
+        "WRK203",
+        "unpicklable-object-in-dataset",
+        "An object that cannot be pickled hangs off the data set or another argument of the workers.",
+        "spawn and forkserver pickle the data set with all it holds. Open files, connections, locks and generators "
+        "have no "
+        "meaning in another process.",
+        "a {kind} object hangs off the data set or another argument of the workers, and cannot be pickled for "
+        "spawn or forkserver",
+        Remediation(
+            OPEN_LATE,
+            ("def __getitem__(self, i):\n    if self.handle is None:\n        self.handle = open(self.path, 'rb')",),
+        ),
+        (
+            Signature(
+                "cannot pickle '",
+                "TypeError: cannot pickle '_io.TextIOWrapper' object",
+                "TypeError: cannot unpack non-iterable NoneType object",
+                r"cannot pickle '(?P<kind>[\w.]+)' (?:object|instances?)",
+                source="python 3.8 to 3.14, object.__reduce_ex__",
+            ),
+            Signature(
+                "can't pickle ",
+                "TypeError: can't pickle _thread.RLock objects",
+                "AttributeError: Can't pickle local object 'main.<locals>.<lambda>'",
+                r"TypeError: can't pickle (?P<kind>[\w.]+) objects",
+                source="python 3.6 and 3.7",
+            ),
+            Signature(
+                "cannot serialize",
+                "TypeError: cannot serialize '_io.TextIOWrapper' object",
+                "RuntimeError: cannot serialize the tensor",
+                r"cannot serialize '(?P<kind>[\w.]+)' object",
+                source="python 3.5 to 3.7, Modules/_io",
+            ),
+            Signature(
+                "Can't pickle <class '",
+                "_pickle.PicklingError: Can't pickle <class 'module'>: attribute lookup module on builtins failed",
+                "_pickle.PicklingError: Can't pickle <function <lambda> at 0x7f0>: attribute lookup <lambda> on "
+                "__main__ failed",
+                r"Can't pickle <class '(?P<kind>(?:module|generator|_thread\.\w+|weakref\w*))'>",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+        explains=("WRK21", "WRK22", "SES"),
+        judge=unpicklable,
+        decide='python -c "import pickle; [pickle.dumps(v) for v in vars(dataset).values()]"',
+    ),
+    Cause(
+        "WRK204",
+        "class-redefined-after-pickle",
+        "A class is not the same object as the one of its name: it was reloaded or decorated.",
+        "pickle stores a class by its name and checks that the name still leads to the same object; a reloaded "
+        "module "
+        "(%autoreload, importlib.reload) or a decorator that returns another object breaks that.",
+        "{what} is not the object that its name leads to: the module was reloaded, or a decorator replaced the name",
+        Remediation(
+            "Restart the interpreter or kernel, and keep the decorated object under another name than the original",
+            (),
+        ),
+        (
+            Signature(
+                "it's not the same object as",
+                "_pickle.PicklingError: Can't pickle <class 'data.Set'>: it's not the same object as data.Set",
+                "they are not the same object",
+                r"Can't pickle [^\n]*: it's not the same object as (?P<what>[\w.]+)",
+                source="python 3.8 to 3.14, Lib/pickle.py",
+            ),
+        ),
+        explains=("WRK21", "WRK22"),
+    ),
+    Cause(
+        "WRK205",
+        "no-main-guard",
+        "The script starts workers at import: there is no if __name__ == '__main__' guard.",
+        "A spawned or forkserver child imports the script; without the guard it starts training, and workers, again.",
+        "the script starts processes while it is being imported by one: the if __name__ == '__main__' guard is "
+        "missing",
+        Remediation("Put what runs under if __name__ == '__main__':", ("if __name__ == '__main__':\n    main()",)),
+        (
+            Signature(
+                "before the\n        current process has finished its bootstrapping phase",
+                "RuntimeError: \n        An attempt has been made to start a new process before the\n        "
+                "current process has finished its "
+                "bootstrapping phase.",
+                "bootstrapping phase finished",
+                source="python 3.8 to 3.14, Lib/multiprocessing/spawn.py",
+            ),
+            Signature(
+                "An attempt has been made to start a new process before the",
+                "An attempt has been made to start a new process before the",
+                "an attempt was made",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+        explains=("WRK21", "WRK22"),
+    ),
+    Cause(
+        "WRK213",
+        "dataset-too-large-to-pickle",
+        "The data set is too large to be sent to a worker.",
+        "spawn and forkserver send the whole data set through a pipe; old pickle protocols stop at 2 or 4 GiB, "
+        "deep structures at the limit of "
+        "recursion.",
+        "the data set is too large or too deep to be pickled for a worker",
+        Remediation(
+            "Keep paths or an index in the data set and read the data in the worker; map large arrays from disk",
+            ("np.load(path, mmap_mode='r')", "DataLoader(..., multiprocessing_context='fork')"),
+        ),
+        (
+            Signature(
+                "larger than 4",
+                "OverflowError: cannot serialize a bytes object larger than 4 GiB",
+                "a file larger than 4 GB",
+                r"cannot serialize a (?:bytes|string) object larger than 4 ?GiB",
+                source="python 3.6 to 3.14",
+            ),
+            Signature(
+                "format requires -2147483648",
+                "struct.error: 'i' format requires -2147483648 <= number <= 2147483647",
+                "format requires",
+                source="python 3.6 and 3.7, multiprocessing/connection.py",
+            ),
+            Signature(
+                "while pickling an object",
+                "RecursionError: maximum recursion depth exceeded while pickling an object",
+                "while pickling",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+        explains=("WRK22",),
+    ),
+    Cause(
+        "WRK214",
+        "start-method-set-twice",
+        "The start method was set after it had been used, or twice.",
+        "set_start_method may be called once, before any process starts.",
+        "the start method was set a second time, or after a process had been started",
+        Remediation(
+            "Set it once under the main guard, or use a context",
+            (
+                "ctx = torch.multiprocessing.get_context('spawn')",
+                "torch.multiprocessing.set_start_method('spawn', force=True)",
+            ),
+        ),
+        (
+            Signature(
+                "context has already been set",
+                "RuntimeError: context has already been set",
+                "context set",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+    ),
+    Cause(
+        "WRK215",
+        "workers-in-daemonic-process",
+        "A daemonic process may not start workers.",
+        "Processes of multiprocessing.Pool, and workers themselves, are daemonic.",
+        "a DataLoader with workers was used in a daemonic process (a Pool's, or another worker)",
+        Remediation(
+            "Use num_workers=0 there, or start that process with daemon=False", ("DataLoader(..., num_workers=0)",)
+        ),
+        (
+            Signature(
+                "daemonic processes are not allowed to have children",
+                "AssertionError: daemonic processes are not allowed to have children",
+                "daemonic process",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+    ),
+    Cause(
+        "WRK221",
+        "spawn-child-echo",
+        "A child of spawn read a cut pickle: its parent failed while sending.",
+        "The child's EOFError or UnpicklingError is an echo of the parent's error, which stands in the other "
+        "traceback.",
+        "a spawned child found its pickle cut short: the parent process failed while it sent the worker's arguments",
+        Remediation("Read the parent's traceback above this one: it names what could not be pickled", ()),
+        (
+            Signature(
+                "EOFError: Ran out of input",
+                '  File "/usr/lib/python3.11/multiprocessing/spawn.py", line 122, in spawn_main\nEOFError: Ran out '
+                "of input",
+                "EOFError: Ran out of input\n  in torch.load",
+                r"(?:multiprocessing|reduction\.pickle\.load|spawn_main|popen_)[^\n]*\n(?:.*\n){0,12}?EOFError: "
+                r"Ran out of input",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "pickle data was truncated",
+                '  File "multiprocessing/spawn.py", line 120, in spawn_main\n_pickle.UnpicklingError: pickle data '
+                "was truncated",
+                "data was truncated",
+                also=(r"spawn_main|multiprocessing|Can't pickle|cannot pickle",),
+                source="python 3.8 to 3.14",
+            ),
+        ),
+        kind=ECHO,
+    ),
+)

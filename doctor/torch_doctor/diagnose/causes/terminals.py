@@ -1,0 +1,318 @@
+"""tmux and screen: terminals, sockets, servers."""
+
+from __future__ import annotations
+
+from torch_doctor.diagnose.cause import FATAL, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.model import Remediation
+
+
+def at_once(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A container that ended with 0 and printed nothing of a training."""
+    others = [line.text for line in seen.log.lines if line.text.strip()]
+    if seen.has(r"tmux new(?:-session)? [^\n]*-d|tmux new -d|screen -dmS|nohup[^\n]*&\s*$"):
+        return verdict
+    return verdict if len(others) <= 2 else None
+
+
+register(
+    Cause(
+        "SES205",
+        "no-terminal-for-tmux",
+        "tmux was started without a terminal.",
+        "docker exec without -t, cron and CI give no terminal. A detached session needs none.",
+        "tmux was started without a terminal (docker exec without -t, or a job)",
+        Remediation(
+            "Allocate one with -it, or start the session detached",
+            ("docker exec -it CONTAINER tmux attach -t run", "tmux new-session -d -s run 'python train.py'"),
+        ),
+        (
+            Signature(
+                "open terminal failed: not a terminal",
+                "open terminal failed: not a terminal",
+                "not a terminal: stdout",
+                source="tmux 2 to 3.6",
+            ),
+            Signature(
+                "the input device is not a TTY",
+                "the input device is not a TTY",
+                "input device",
+                source="Docker 1.10 to 29",
+            ),
+            Signature(
+                "Must be connected to a terminal",
+                "Must be connected to a terminal.",
+                "connected to a terminal server",
+                source="screen 4 and 5",
+            ),
+        ),
+    ),
+    Cause(
+        "SES206",
+        "unknown-terminal-type",
+        "The image's terminfo has no entry for this TERM.",
+        "xterm-kitty, xterm-ghostty, alacritty and tmux-256color are not in minimal images.",
+        "the terminal type {term} has no terminfo entry in this image",
+        Remediation(
+            "Use a TERM that it has, or install ncurses-term",
+            ("TERM=xterm-256color tmux attach", "apt-get install -y ncurses-term"),
+        ),
+        (
+            Signature(
+                "missing or unsuitable terminal",
+                "open terminal failed: missing or unsuitable terminal: xterm-kitty",
+                "unsuitable terminal",
+                r"missing or unsuitable terminal: (?P<term>\S+)",
+                source="tmux 1.8 to 3.6",
+            ),
+            Signature(
+                "unknown terminal type",
+                "'xterm-ghostty': unknown terminal type.",
+                "unknown type",
+                r"'?(?P<term>[\w.+-]+)'?: unknown terminal type",
+                source="ncurses 6",
+            ),
+            Signature(
+                "Cannot find terminfo entry for",
+                "Cannot find terminfo entry for 'xterm-kitty'.",
+                "terminfo",
+                r"Cannot find terminfo entry for '(?P<term>[^']+)'",
+                source="screen 4 and 5",
+            ),
+        ),
+    ),
+    Cause(
+        "SES207",
+        "no-utf8-locale-for-tmux",
+        "tmux found no UTF-8 locale.",
+        "A minimal image has LANG unset, or a locale that is not installed.",
+        "tmux needs a UTF-8 locale[[, and the environment says {have}]]",
+        Remediation("Set LANG=C.UTF-8", ("docker run -e LANG=C.UTF-8 ...", "ENV LANG=C.UTF-8")),
+        (
+            Signature(
+                "need UTF-8 locale",
+                "tmux: need UTF-8 locale (LC_CTYPE) but have ANSI_X3.4-1968",
+                "UTF-8 locale set",
+                r"need UTF-8 locale \(LC_CTYPE\) but have (?P<have>\S+)",
+                source="tmux 2.2 to 3.6",
+            ),
+            Signature(
+                "invalid LC_ALL, LC_CTYPE or LANG",
+                "tmux: invalid LC_ALL, LC_CTYPE or LANG",
+                "LC_ALL set",
+                r"invalid LC_ALL, LC_CTYPE or LANG(?P<have>)",
+                source="tmux 2.2 to 3.6",
+            ),
+        ),
+    ),
+    Cause(
+        "SES208",
+        "tmux-socket-folder-unsafe",
+        "tmux's socket folder exists with another owner or a wide mode.",
+        "A persisted or shared /tmp, or a changed uid, leaves /tmp/tmux-UID with another owner or mode.",
+        "tmux refuses its socket folder {path}: it has another owner, or a mode wider than 700 (a volume on /tmp, "
+        "or a changed uid)",
+        Remediation(
+            "Give tmux a folder of its own with mode 700",
+            ("export TMUX_TMPDIR=$(mktemp -d)", "mkdir -m 700 ~/.tmux-socket && export TMUX_TMPDIR=~/.tmux-socket"),
+        ),
+        (
+            Signature(
+                "has unsafe permissions",
+                "directory /tmp/tmux-0 has unsafe permissions",
+                "file has permissions",
+                r"directory (?P<path>\S+) has unsafe permissions",
+                source="tmux 2.0 to 3.6",
+            ),
+            Signature(
+                "is not owned by you",
+                "/tmp/uscreens/S-root is not owned by you",
+                "x is owned by you",
+                r"(?P<path>/\S+) (?:is not owned by you|must have mode \d+)",
+                source="screen 4 and 5",
+            ),
+            Signature(
+                "Cannot make directory",
+                "Cannot make directory '/run/screen': Permission denied",
+                "cannot make",
+                r"Cannot make directory '(?P<path>[^']*screen[^']*)'",
+                source="screen 4 and 5",
+            ),
+            Signature(
+                "must have mode",
+                "Directory '/run/screen' must have mode 777.",
+                "must have a mode",
+                r"Directory '?(?P<path>[^' ]+)'? must have mode \d+",
+                source="screen 4 and 5",
+            ),
+        ),
+    ),
+    Cause(
+        "SES209",
+        "tmux-socket-on-read-only-fs",
+        "tmux cannot replace its socket: the file system is read-only.",
+        "The stale socket of an earlier server cannot be removed on a file system that went, or was mounted, "
+        "read-only.",
+        "tmux cannot create its socket {path}: the file system is read-only, so the stale socket there cannot be "
+        "replaced",
+        Remediation(
+            "Repair or remount the file system, or put the socket on a tmpfs",
+            (
+                "findmnt -T /tmp -o OPTIONS",
+                "export TMUX_TMPDIR=/dev/shm",
+                "docker run --read-only --tmpfs /tmp:exec ...",
+            ),
+        ),
+        (
+            Signature(
+                "error creating",
+                "error creating /tmp/tmux-0/default (Address already in use)",
+                "error creating the model",
+                r"error creating (?P<path>/\S+) \((?:Address already in use|Read-only file system)\)",
+                source="tmux 2.0 to 3.6",
+            ),
+            Signature(
+                "couldn't create directory",
+                "couldn't create directory /tmp/tmux-0 (Read-only file system)",
+                "couldn't create",
+                r"couldn't create directory (?P<path>/\S+) \(Read-only",
+                source="tmux 3.x",
+            ),
+        ),
+        decide="findmnt -T /tmp -o TARGET,OPTIONS; touch /tmp/x",
+    ),
+    Cause(
+        "SES210",
+        "tmux-as-main-process",
+        "A container's main process ended at once with status 0: tmux went into the background.",
+        "tmux new -d, like nohup with &, returns at once; PID 1 ends, the container stops, and takes the training "
+        "along.",
+        "the container's main process ended with 0 and no training in its log: tmux new -d (or nohup with &) goes "
+        "into the background, PID 1 ends and the container "
+        "stops with the training in it",
+        Remediation(
+            "Keep a process in the foreground as PID 1 and start tmux inside, or let torch-doctor run hold the "
+            "session",
+            (
+                "docker run -d --init IMAGE sleep infinity; docker exec -it CONTAINER tmux new -s run",
+                "docker run -d IMAGE torch-doctor run --name exp1 -- python train.py",
+            ),
+        ),
+        (
+            Signature(
+                "exited with code 0",
+                "trainer exited with code 0",
+                "trainer exited with code 1",
+                r"exited with code 0\b",
+                source="Docker, compose",
+            ),
+        ),
+        kind=FATAL,
+        judge=at_once,
+        decide="docker inspect -f '{{.Config.Cmd}} {{.State.StartedAt}} {{.State.FinishedAt}}' CONTAINER",
+    ),
+    Cause(
+        "SES214",
+        "tmux-server-gone",
+        "The tmux or screen server is not there any more, or not where the client looks.",
+        "It ended with its container or its last session, was killed (OOM killer, systemd's KillUserProcesses at "
+        "logout), or listens in another "
+        "TMUX_TMPDIR or for another uid.",
+        "no tmux server answers at {path}: it ended with its container or was killed, or it runs for another uid "
+        "or TMUX_TMPDIR",
+        Remediation(
+            "Look with the uid and TMUX_TMPDIR that started it; keep PID 1 of the container alive; on the host, "
+            "let processes live after logout",
+            (
+                "tmux -S PATH ls; echo $TMUX_TMPDIR; id -u",
+                "docker exec -u 0 CONTAINER ps aux | grep tmux",
+                "sudo loginctl enable-linger $USER",
+            ),
+        ),
+        (
+            Signature(
+                "(Dead ???)",
+                "There is a screen on:\n\t4242.exp1\t(Dead ???)\nRemove dead screens with 'screen -wipe'.",
+                "(Dead)",
+                source="screen 4 and 5",
+            ),
+            Signature(
+                "no server running on",
+                "no server running on /tmp/tmux-1000/default",
+                "server running on port 80",
+                r"no server running on (?P<path>/\S+)",
+                source="tmux 2 to 3.6",
+            ),
+            Signature(
+                "error connecting to",
+                "error connecting to /tmp/tmux-1000/default (No such file or directory)",
+                "error connecting to the tracker",
+                r"error connecting to (?P<path>/\S*tmux\S*) \((?:No such file or directory|Connection refused)\)",
+                source="tmux 2 to 3.6",
+            ),
+            Signature(
+                "server exited unexpectedly",
+                "[server exited unexpectedly]",
+                "server exited",
+                r"^\[?(?:lost server|server exited unexpectedly)\]?$(?P<path>)",
+                source="tmux 2 to 3.6",
+            ),
+            Signature(
+                "There is no screen to be resumed",
+                "There is no screen to be resumed matching exp1.",
+                "no screen",
+                source="screen 4 and 5",
+            ),
+        ),
+        kind=VAGUE,
+        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace(" at ?", "").replace(" at :", ":")),
+    ),
+    Cause(
+        "SES216",
+        "terminal-gone-while-printing",
+        "The program printed to a terminal that was gone.",
+        "After the SSH connection or the terminal closed, a write to it fails with errno 5 or a broken pipe; the "
+        "storage has nothing to do with it.",
+        "a print failed ({what}): the terminal or SSH connection that the program wrote to was closed",
+        Remediation(
+            "Run it in a session that outlives the connection and write to a log: torch-doctor run, tmux, or nohup "
+            "with a file",
+            (
+                "torch-doctor run --name exp1 -- python train.py",
+                "tmux new -s exp1",
+                "nohup python train.py > train.log 2>&1 &",
+            ),
+        ),
+        (
+            Signature(
+                "[Errno 5] Input/output error",
+                '  File "train.py", line 31, in main\n    print(f"step {i}")\nOSError: [Errno 5] Input/output error',
+                "OSError: [Errno 5] Input/output error: '/mnt/data/1.bin'",
+                r"(?:print\(|sys\.std|stream\.(?:write|flush)|fp\.(?:write|flush)|tqdm|logging/__init__"
+                r"|console\.)[^\n]*\n(?:.*\n){0,6}?"
+                r"OSError: (?P<what>\[Errno 5\] Input/output error)$",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+        explains=("FS209", "SES2"),
+    ),
+    Cause(
+        "SES215",
+        "terminal-belongs-to-another-user",
+        "screen cannot open the terminal after su or in docker exec.",
+        "The terminal device belongs to the user who logged in.",
+        "screen cannot open its terminal {path}: the device belongs to another user (after su), or there is none",
+        Remediation(
+            "Log in as that user, or start the terminal through script",
+            ("script /dev/null -c 'screen -r'", "docker exec -it -u trainer CONTAINER screen -r"),
+        ),
+        (
+            Signature(
+                "Cannot open your terminal",
+                "Cannot open your terminal '/dev/pts/0' - please check.",
+                "Cannot open the file",
+                r"Cannot open your terminal '(?P<path>[^']*)'",
+                source="screen 4 and 5",
+            ),
+        ),
+    ),
+)
