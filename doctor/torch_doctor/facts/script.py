@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -28,6 +28,7 @@ class Launch:
 
     path: str
     line: int
+    what: str
     shm_bytes: int | None
     host_ipc: bool = False
 
@@ -52,7 +53,7 @@ class Script:
     tree: ast.Module
     cells: tuple[SourceLine, ...] = ()
     neighbours: Mapping[str, Script] = field(default_factory=dict)
-    launches: tuple[Launch, ...] = ()
+    launches: Sequence[Launch] = ()
     original: str = ""
     encoding: str = "utf-8"
     memo: dict[Any, Any] = field(default_factory=dict)  # what the rules derived, so that it is derived once

@@ -19,6 +19,7 @@ from typing import Any
 from torch_doctor.errors import DoctorError
 from torch_doctor.facts.script import Script, SourceLine, parse
 from torch_doctor.model import Location, Notification, Severity
+from torch_doctor.probes.launches import Launches
 
 SUFFIXES = (".py", ".pyi", ".ipynb")
 #: folders that hold no code of the project's own
@@ -188,7 +189,13 @@ def from_bytes(path: Path, data: bytes) -> Script | Unread:
                 return _unread(path, "is a binary file")
             text, original, encoding = decode(data)
         return _parse(
-            str(path), text, cells=cells, neighbours=Neighbours(path.parent), original=original, encoding=encoding
+            str(path),
+            text,
+            cells=cells,
+            neighbours=Neighbours(path.parent),
+            launches=Launches(path),
+            original=original,
+            encoding=encoding,
         )
     except SyntaxError as error:
         return _unread(path, f"cannot be parsed: {error.msg}", *_error_place(error, cells))

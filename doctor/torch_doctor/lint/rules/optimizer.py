@@ -394,7 +394,8 @@ def step_missing(script: Script) -> Iterator[Finding]:
         uses_of = [n for s in scope.walk() for n in s.names.get(target.id, ()) if isinstance(n.ctx, ast.Load)]
         known = all(_is_method_use(script, n) for n in uses_of)
         bodies = [c for c in calls_in(script, loops[0]) if is_backward(script, c)]
-        if not known or not bodies or any(b.keywords or b.args for b in bodies):
+        reads = any(inside(a, loops[0]) for a in script.index.attributes.get("grad", ()))
+        if reads or not known or not bodies or any(b.keywords or b.args for b in bodies):
             continue
         if (
             not any(dotted(c.func) == f"{target.id}.step" for s in scope.walk() for c in s.calls)
