@@ -7,15 +7,15 @@ import io
 import json
 import os
 import re
-import sys
-import threading
+import stat
 import tokenize
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from torch_doctor.deep import with_large_stack
 from torch_doctor.errors import DoctorError
 from torch_doctor.facts.script import Script, SourceLine, parse
 from torch_doctor.model import Location, Notification, Severity
@@ -30,9 +30,6 @@ SKIPPED_FOLDERS = {
 }
 #: larger files are data, not code, in bytes
 MAX_BYTES = 16 << 20
-#: the parser's own limit is low for a generated expression; a thread with this stack parses those, in bytes
-_STACK_BYTES = 256 << 20
-_RECURSION = 20_000
 
 
 @dataclass(frozen=True)
@@ -81,9 +78,16 @@ def _walk(folder: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
                     and not _excluded(path, patterns)
                 ):
                     stack.append((path, known))
-            elif entry.name.endswith(SUFFIXES) and not known.match(path, False) and entry.is_file():
+            elif entry.name.endswith(SUFFIXES) and not known.match(path, False) and _is_file(entry):
                 found.append(path)
     yield from sorted(found)
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a symbolic link that leads to itself
+        return False
 
 
 def _excluded(path: Path, patterns: tuple[str, ...]) -> bool:
@@ -169,7 +173,10 @@ def _ignore_rule(base: Path, line: str) -> tuple[Path, re.Pattern[str], bool, bo
 def read(path: Path) -> Script | Unread:
     """One file as a Script, or why it gave none."""
     try:
-        if path.stat().st_size > MAX_BYTES:
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode):
+            return _unread(path, "is no regular file")  # reading a pipe or a device would wait for ever
+        if state.st_size > MAX_BYTES:
             return _unread(path, f"is larger than {MAX_BYTES >> 20} MiB: not analysed")
         data = path.read_bytes()
     except OSError as error:
@@ -241,32 +248,9 @@ def _parse(path: str, text: str, **more: Any) -> Script:
         try:
             return parse(path, text, **more)
         except (RecursionError, MemoryError):
-            return _with_large_stack(lambda: parse(path, text, **more))
-
-
-def _with_large_stack(work: Callable[[], Script]) -> Script:
-    """Run ``work`` in a thread with room for a deep tree; what it raises is raised here."""
-    result: list[Script] = []
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            result.append(work())
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            failure.append(error)
-
-    limit, size = sys.getrecursionlimit(), threading.stack_size(_STACK_BYTES)
-    sys.setrecursionlimit(max(limit, _RECURSION))
-    try:
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
-    finally:
-        sys.setrecursionlimit(limit)
-        threading.stack_size(size)
-    if failure:
-        raise failure[0]
-    return result[0]
+            return with_large_stack(
+                lambda: parse(path, text, **more), SyntaxError, ValueError, RecursionError, MemoryError
+            )
 
 
 def notebook(data: bytes) -> tuple[str, tuple[SourceLine, ...]]:
