@@ -321,6 +321,7 @@ class _Builder:
 
     def _with(self, node: ast.With | ast.AsyncWith) -> None:
         self.scope.withs.append(node)
+        self.index.statements[ast.With].append(node)
         self.index.scope_of[node] = self.scope
         for item in node.items:
             if item.optional_vars is not None:

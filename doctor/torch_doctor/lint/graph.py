@@ -125,7 +125,7 @@ def _call(script: Script, node: ast.Call, depth: int) -> bool | None:
         return None if grad_off(script, node) else True
     name = script.index.qual(node)
     short = name.rsplit(".", 1)[-1]
-    if name.startswith("torch."):
+    if name.startswith("torch.") and "(" not in name:
         if short in _TORCH_CUTS or short.endswith("_like"):
             return False
         if name.startswith("torch.nn.functional.") or name.count(".") == 1:

@@ -175,14 +175,7 @@ def _tensor_parameter(script: Script, name: str, scope: Scope) -> bool:
     for argument in [*arguments.args, *arguments.kwonlyargs] if isinstance(arguments, ast.arguments) else []:
         if argument.arg == name and argument.annotation is not None:
             return script.index.resolve(dotted(argument.annotation)) in ("torch.Tensor", "Tensor")
-    if not words.says(words.BATCH, name) or words.tail(name) in (
-        "data",
-        "batch",
-        "sample",
-        "samples",
-        "inputs",
-        "input",
-    ):
+    if not words.says(words.BATCH, name) or words.tail(name) in ("data", "batch", "sample", "samples"):
         return False
     # handed to a model by position, or into a loss: it is what the model computes with
     for call in scope.calls:

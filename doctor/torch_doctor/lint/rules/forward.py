@@ -10,7 +10,7 @@ from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
 from torch_doctor.lint.events import is_forward, is_module_scope
 from torch_doctor.lint.flow import bindings, calls_in, keyword, origins, place
-from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, source
+from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, is_test_file, source
 from torch_doctor.lint.rules.device import has_default_device, uses_gpu
 from torch_doctor.lint.words import named
 from torch_doctor.model import Finding
@@ -53,7 +53,7 @@ def tensor_made_on_cpu_in_forward(script: Script) -> Iterator[Finding]:
     """
     if has_default_device(script):
         return
-    gpu = uses_gpu(script)
+    gpu = uses_gpu(script) and not is_test_file(script.path)
     for function in script.index.functions:
         if function.kind != "function" or function.name != "forward" or not is_module_scope(script, function):
             continue
