@@ -46,7 +46,9 @@ def lint(
             gathered.files += 1
             if isinstance(item, Notification):
                 gathered.notifications.append(item)
-            elif item.relevant:
+                continue
+            gathered.notifications += _unparsed(item)
+            if item.relevant:
                 gathered.add(item, per_file_ignores or {})
     return gathered.done()
 
@@ -61,6 +63,12 @@ def _without_collector() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def _unparsed(script: Script) -> Iterator[Notification]:
+    for at in script.unparsed:
+        place = Location(script.path, at.line, cell=at.cell)
+        yield Notification(f"cell {at.cell} cannot be parsed and was left out", place, Severity.NOTE, False)
 
 
 def _judge(item: Check, script: Script) -> CheckResult:

@@ -187,10 +187,11 @@ def read(path: Path) -> Script | Unread:
 def from_bytes(path: Path, data: bytes) -> Script | Unread:
     """The bytes of one file as a Script."""
     cells: tuple[SourceLine, ...] = ()
+    unparsed: tuple[SourceLine, ...] = ()
     original, encoding = "", "utf-8"
     try:
         if path.suffix == ".ipynb":
-            text, cells = notebook(data)
+            text, cells, unparsed = notebook(data)
         else:
             if b"\0" in data:
                 return _unread(path, "is a binary file")
@@ -199,6 +200,7 @@ def from_bytes(path: Path, data: bytes) -> Script | Unread:
             str(path),
             text,
             cells=cells,
+            unparsed=unparsed,
             neighbours=Neighbours(path.parent),
             launches=Launches(path),
             original=original,
@@ -253,8 +255,9 @@ def _parse(path: str, text: str, **more: Any) -> Script:
             )
 
 
-def notebook(data: bytes) -> tuple[str, tuple[SourceLine, ...]]:
-    """The code cells of a notebook as one source, magics blanked, and where each line comes from.
+def notebook(data: bytes) -> tuple[str, tuple[SourceLine, ...], tuple[SourceLine, ...]]:
+    """The code cells of a notebook as one source, magics blanked, where each line comes from, and the cells that
+    cannot be parsed: those are blank.
 
     Raises:
         ValueError: where it is no notebook.
@@ -271,35 +274,41 @@ def notebook(data: bytes) -> tuple[str, tuple[SourceLine, ...]]:
         raise ValueError("the notebook has no cells")
     lines: list[str] = []
     origin: list[SourceLine] = []
+    unparsed: list[SourceLine] = []
     for number, cell in enumerate(cells, 1):
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
         source = cell.get("source", cell.get("input", ""))
         text = "".join(map(str, source)) if isinstance(source, list) else str(source)
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-        for at, line in enumerate(_without_magics(text), 1):
+        code, broken = _without_magics(text)
+        if broken:
+            unparsed.append(SourceLine(number, broken))
+        for at, line in enumerate(code, 1):
             lines.append(line)
             origin.append(SourceLine(number, at))
-    return "\n".join(lines) + "\n", tuple(origin) or (SourceLine(1, 1),)
+    return "\n".join(lines) + "\n", tuple(origin) or (SourceLine(1, 1),), tuple(unparsed)
 
 
 _MAGIC = re.compile(r"(\s*)(?:[%!?]|\w[\w. ,]*=\s*[%!]|[\w.]+\?{1,2}\s*$)")
 
 
-def _without_magics(text: str) -> list[str]:
+def _without_magics(text: str) -> tuple[list[str], int]:
+    """The lines of a cell as Python, and the line (from 1) where they cannot be parsed, else 0."""
     lines = text.split("\n")
     first = next((line for line in lines if line.strip()), "")
     if first.startswith("%%") and not first.startswith(("%%time", "%%capture", "%%prun")):
-        return ["" for _ in lines]  # a cell of another language
+        return ["" for _ in lines], 0  # a cell of another language
     found = []
     for line in lines:
         match = _MAGIC.match(line)
         found.append(f"{match[1]}pass" if match and line.strip() else line)
     try:
         compile("\n".join(found), "<cell>", "exec", 0x400 | 0x2000, dont_inherit=True)  # AST only, top-level await
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ["" for _ in lines]  # one broken cell does not cost the others
-    return found
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        # one broken cell does not cost the others
+        return ["" for _ in lines], getattr(error, "lineno", None) or 1
+    return found, 0
 
 
 class Neighbours(Mapping[str, Script]):
