@@ -31,7 +31,7 @@ register(
                 source="torch 1.13 to 2.15",
             ),
             Signature(
-                "expected scalar type",
+                ("expected scalar type", "expected m1 and m2"),
                 "RuntimeError: expected scalar type Float but found Half",
                 "scalar type",
                 r"(?P<what>expected (?:m1 and m2 to have the same dtype|scalar type \w+ but found \w+)[^\n]*)",
@@ -46,7 +46,7 @@ register(
                 source="torch 1.0 to 1.4",
             ),
             Signature(
-                "and weight type (",
+                "Input type (",
                 "RuntimeError: Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor) should "
                 "be the same",
                 "RuntimeError: Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be "
@@ -56,7 +56,7 @@ register(
                 source="torch 0.4 to 2.15",
             ),
             Signature(
-                "and bias type (",
+                "Input type (",
                 "RuntimeError: Input type (float) and bias type (c10::Half) should be the same",
                 "bias type",
                 r"(?P<what>Input type \([\w:]+\) and (?:weight|bias) type \([\w:]+\))",

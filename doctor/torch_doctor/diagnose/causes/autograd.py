@@ -27,7 +27,7 @@ register(
                 source="torch 0.4 to 2.15",
             ),
             Signature(
-                "access saved tensors after they have already been freed",
+                "after they have already been freed",
                 "RuntimeError: Trying to access saved tensors after they have already been freed.",
                 "tensors freed",
                 r"saved (?:tensors|intermediate values)[^\n]*after they have already been freed",
@@ -57,7 +57,7 @@ register(
         ),
         (
             Signature(
-                "has been modified by an inplace operation",
+                "modified by an inplace operation",
                 "RuntimeError: one of the variables needed for gradient computation has been modified by an "
                 "inplace operation: [torch.FloatTensor [10, 10]], which is output 0 of "
                 "AsStridedBackward0, is at version 2; expected version 1 instead.",

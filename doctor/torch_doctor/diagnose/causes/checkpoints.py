@@ -106,7 +106,7 @@ register(
                 source="python 3.8 to 3.14, pickle",
             ),
             Signature(
-                "HeaderTooSmall",
+                "Error while deserializing header",
                 "safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooSmall",
                 "HeaderTooLarge",
                 r"(?P<key>)Error while deserializing header: (?:HeaderTooSmall|InvalidHeader\w*|header too "
@@ -156,7 +156,7 @@ register(
                 source="torch 1.6 to 2.15, caffe2/serialize/inline_container.cc",
             ),
             Signature(
-                "PytorchStreamReader failed reading",
+                "PytorchStreamReader failed ",
                 "RuntimeError: PytorchStreamReader failed reading file data/2: file read failed",
                 "PytorchStreamReader ok",
                 r"PytorchStreamReader failed (?:reading (?:file|zip archive)|locating file (?!constants\.pkl))[^\n]*",
@@ -298,7 +298,7 @@ register(
                 source="torch 2.0 to 2.15, torch/serialization.py",
             ),
             Signature(
-                "Unsupported global: GLOBAL",
+                ("Unsupported global: GLOBAL", "Unsupported class "),
                 "WeightsUnpickler error: Unsupported global: GLOBAL numpy._core.multiarray.scalar was not an "
                 "allowed global by default.",
                 "global",
@@ -329,7 +329,7 @@ register(
                 source="python 3.8 to 3.14",
             ),
             Signature(
-                "No module named 'numpy._core'",
+                "No module named 'numpy._core",
                 "ModuleNotFoundError: No module named 'numpy._core'",
                 "No module named 'numpy'",
                 r"No module named '(?P<what>numpy\._core[\w.]*)'",

@@ -285,7 +285,7 @@ register(
                 source="NCCL 2.x",
             ),
             Signature(
-                "ncclInvalidUsage",
+                "ncclInvalid",
                 "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",
                 "ncclInvalid",
                 r"(?P<what>ncclInvalidUsage|ncclInvalidArgument)",
@@ -339,7 +339,7 @@ register(
                 source="gloo, NCCL, torch",
             ),
             Signature(
-                "recvValueWithTimeout",
+                ("Failed to recv, got 0 bytes", "Connection was likely closed"),
                 "[W TCPStore.cpp:115] [c10d] recvVector failed on SocketImpl: Failed to recv, got 0 bytes. "
                 "Connection was likely closed. recvValueWithTimeout",
                 "recv",

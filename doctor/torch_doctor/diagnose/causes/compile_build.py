@@ -105,7 +105,7 @@ register(
         ),
         (
             Signature(
-                "Python.h: No such file or directory",
+                "Python.h: No such file",
                 "/tmp/tmpabc/main.c:5:10: fatal error: Python.h: No such file or directory",
                 "Python.hpp: file",
                 r"fatal error: (?P<header>Python\.h): No such file",
@@ -193,7 +193,7 @@ register(
                 source="glibc 2.28 to 2.41, dlopen",
             ),
             Signature(
-                "Permission denied",
+                ("Permission denied", "Operation not permitted"),
                 "OSError: /tmp/torchinductor_u/ab/cab.so: cannot open shared object file: Permission denied",
                 "PermissionError: [Errno 13] Permission denied: '/tmp/triton/x.lock'",
                 r"(?P<file>/\S+\.so[\w.]*): (?:cannot open|failed to map)[^\n]*(?:Permission denied|Operation not "
@@ -237,7 +237,7 @@ register(
                 source="glibc, triton 2.x and 3.x",
             ),
             Signature(
-                "cache",
+                ".so",
                 "OSError: /root/.triton/cache/ab12/cuda_utils.so: invalid ELF header",
                 "invalid ELF header of the kernel",
                 r"(?P<file>/\S*(?:torchinductor|\.triton|triton)\S*\.so)[^\n]*(?:invalid ELF header|file too "
@@ -292,7 +292,7 @@ register(
                 source="NFS",
             ),
             Signature(
-                ".nfs",
+                ("Errno 39]", "Errno 2]"),
                 "OSError: [Errno 39] Directory not empty: '/home/u/.triton/cache/6F2A/.nfs0000001'",
                 "Directory not empty: 'out'",
                 r"(?:Errno 39\] Directory not empty|Errno 2\] No such file or directory): "

@@ -185,7 +185,7 @@ register(
                 source="CUDA 10.1 to 13",
             ),
             Signature(
-                "NVLink fabric",
+                "abric",
                 "Fabric State: In Progress; NVLink fabric is not initialized",
                 "fabric initialized",
                 r"(?i)NVLink fabric[^\n]*(?:not (?:yet )?initiali[sz]ed|failed)|fabric ?manager[^\n]*(?:not "
@@ -299,7 +299,7 @@ register(
                 source="Docker 19.03 to 29",
             ),
             Signature(
-                "unknown or invalid runtime name: nvidia",
+                "nvidia",
                 "docker: Error response from daemon: unknown or invalid runtime name: nvidia.",
                 "unknown runtime",
                 r"(?i)unknown (?:or invalid )?runtime (?:specified|name:?) \"?nvidia",

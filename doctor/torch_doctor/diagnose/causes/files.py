@@ -106,7 +106,7 @@ register(
                 source="h5py 2.10 to 3.16",
             ),
             Signature(
-                "cannot be opened: Permission denied",
+                "cannot be opened",
                 "RuntimeError: File ckpt/last.pt cannot be opened: Permission denied",
                 "cannot be opened",
                 r"File (?P<path>\S+) cannot be opened(?:: Permission denied)?",
@@ -275,7 +275,7 @@ register(
         ),
         (
             Signature(
-                "Too many open files",
+                ("Too many open files", "error=24", "errno"),
                 "OSError: [Errno 24] Too many open files: 'data/1.jpg'",
                 "RuntimeError: unable to open shared memory object </torch_19_20_21> in read-write mode: Too many "
                 "open files (24)",
@@ -314,7 +314,7 @@ register(
                 source="python 3.8 to 3.14",
             ),
             Signature(
-                "unable to open file",
+                "errno = 2",
                 "FileNotFoundError: [Errno 2] Unable to synchronously open file (unable to open file: name = "
                 "'x.h5', errno = 2, error message = 'No such file or directory')",
                 "errno = 22",

@@ -251,7 +251,7 @@ register(
                 source="torch 1.0 to 2.15, c10/cuda/CUDACachingAllocator.cpp",
             ),
             Signature(
-                "tried to allocate",
+                "would exceed allowed memory",
                 "torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of "
                 "memory)\nCurrently allocated : 22.1 GiB\n"
                 "Requested : 2.00 GiB\ntried to allocate",

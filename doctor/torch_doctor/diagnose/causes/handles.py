@@ -35,7 +35,7 @@ register(
                 source="SQLite 3.x, python 3.8 to 3.14",
             ),
             Signature(
-                "locking protocol",
+                ("locking protocol", "disk I/O"),
                 "sqlite3.OperationalError: locking protocol",
                 "a locking protocol",
                 r"sqlite3\.OperationalError\)?:? (?:\(sqlite3\.OperationalError\) )?(?P<text>locking protocol|disk "
@@ -95,7 +95,7 @@ register(
         ),
         (
             Signature(
-                "MDB_BAD_RSLOT",
+                "MDB_",
                 "lmdb.BadRslotError: mdb_txn_begin: MDB_BAD_RSLOT: Invalid reuse of reader locktable slot",
                 "lmdb.MapFullError: mdb_put: MDB_MAP_FULL: Environment mapsize limit reached",
                 r"(?P<text>MDB_BAD_RSLOT|MDB_READERS_FULL|MDB_BAD_TXN)",
@@ -116,7 +116,7 @@ register(
                 source="lmdb 1.2 to 1.7",
             ),
             Signature(
-                "MDB_CORRUPTED",
+                "MDB_",
                 "lmdb.CorruptedError: Caught CorruptedError in DataLoader worker process 0.\nlmdb.CorruptedError: "
                 "mdb_get: MDB_CORRUPTED: Located page was wrong type",
                 "page corrupted",
@@ -140,14 +140,14 @@ register(
         ),
         (
             Signature(
-                "MDB_INVALID",
+                "MDB_",
                 "lmdb.InvalidError: /data/train.lmdb: MDB_INVALID: File is not an LMDB file",
                 "invalid file",
                 r"(?P<text>MDB_(?:INVALID|VERSION_MISMATCH)[^\n]*)",
                 source="lmdb 0.9x to 1.7",
             ),
             Signature(
-                "MDB_MAP_FULL",
+                "MDB_MAP_",
                 "lmdb.MapFullError: mdb_put: MDB_MAP_FULL: Environment mapsize limit reached",
                 "map is full",
                 r"(?P<text>MDB_MAP_(?:FULL|RESIZED)[^\n]*)",
@@ -172,7 +172,7 @@ register(
         ),
         (
             Signature(
-                "zipfile.BadZipFile",
+                "BadZipFile",
                 "zipfile.BadZipFile: Caught BadZipFile in DataLoader worker process 2.\nzipfile.BadZipFile: Bad "
                 "CRC-32 for file 'x/0.0'",
                 "zipfile.BadZipFile: File is not a zip file",

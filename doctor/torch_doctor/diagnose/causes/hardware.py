@@ -106,7 +106,7 @@ register(
                 source="NVIDIA Xid catalogue",
             ),
             Signature(
-                "XID",
+                ("XID", "Xid", "XId", "XiD"),
                 "GPU 3: XID 94 contained ECC error",
                 "xids=0",
                 r"(?:GPU \d+|error)[^\n]{0,30}\bX[Ii][Dd](?: error| errors)?:? (?P<xid>\d{2,3})\b",
@@ -142,7 +142,7 @@ register(
                 source="CUDA 10 to 13",
             ),
             Signature(
-                "Contained ECC error",
+                ("ontained ECC error", "Xid ("),
                 "NVRM: Xid (PCI:0000:c1:00): 94, pid=12, name=python, Contained: GPC. Contained ECC error",
                 "ECC enabled",
                 r"Xid \([^)]*\): (?:48|63|64|92|94|95|171|172)\b",

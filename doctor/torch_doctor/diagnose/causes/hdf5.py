@@ -51,7 +51,7 @@ register(
         ),
         (
             Signature(
-                "inflate() failed",
+                "Can't ",
                 "OSError: Can't read data (inflate() failed)",
                 "zlib.error: Error -3 while decompressing data: inflate failed",
                 r"Can't (?:synchronously )?(?:read|write|get) [^\n]*\((?P<text>inflate\(\) failed|filter returned "
@@ -66,7 +66,13 @@ register(
                 source="h5py 2.10 to 3.16",
             ),
             Signature(
-                "bad object header",
+                (
+                    "(bad ",
+                    "(unable to decode",
+                    "(addr overflow",
+                    "(ring type mismatch",
+                    "(incorrect metadata checksum",
+                ),
                 "KeyError: 'Unable to open object (bad object header version number)'",
                 "bad header",
                 r"\((?P<text>bad object header version number|bad heap free list|bad local heap signature|bad "
@@ -83,7 +89,7 @@ register(
                 source="h5py 2.10 to 3.16",
             ),
             Signature(
-                "Unspecified error in H5D",
+                "Unspecified error in H5",
                 "RuntimeError: Caught RuntimeError in DataLoader worker process 0.\nRuntimeError: Unspecified "
                 "error in H5Dget_num_attrs (return value <0)",
                 "Unspecified error",
@@ -165,7 +171,7 @@ register(
                 source="h5py 2.8 to 3.16, HDF5 1.10 to 2.0",
             ),
             Signature(
-                "file is already open for",
+                "already open",
                 "OSError: Unable to open file (file is already open for write (may use <h5clear file> to clear "
                 "file consistency flags))",
                 "file is open",
@@ -311,7 +317,7 @@ register(
                 source="h5py 2.10 to 3.16: a file that is really damaged",
             ),
             Signature(
-                "file signature not found",
+                ("file signature not found", "bad superblock"),
                 "OSError: Unable to synchronously open file (file signature not found)",
                 "signature not found",
                 r"Unable to (?:synchronously )?open file \((?P<text>file signature not found|bad superblock "

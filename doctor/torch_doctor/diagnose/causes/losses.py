@@ -70,7 +70,7 @@ register(
                 source="common training loops",
             ),
             Signature(
-                "Loss is ",
+                "oss is ",
                 "Loss is nan, stopping training",
                 "Loss is 0.4",
                 r"[Ll]oss is (?P<what>nan|inf|NaN)",
@@ -160,7 +160,7 @@ register(
                 source="torch 0.4 to 2.15",
             ),
             Signature(
-                "is different to the input size",
+                "different to the input size",
                 "ValueError: Using a target size (torch.Size([32])) that is different to the input size "
                 "(torch.Size([32, 1])) is not allowed.",
                 "different input",
@@ -225,14 +225,14 @@ register(
                 source="torch 1.5 to 2.15, embedding on the CPU",
             ),
             Signature(
-                "index out of range: Tried to access index",
+                "Tried to access index",
                 "RuntimeError: index out of range: Tried to access index 50257 out of table with 50256 rows.",
                 "index out of range",
                 r"(?P<what>Tried to access index \d+ out of table with \d+ rows)",
                 source="torch 1.0 to 1.4",
             ),
             Signature(
-                "is out of bounds for dimension",
+                "is out of bounds for ",
                 "IndexError: index 10 is out of bounds for dimension 0 with size 10",
                 "bounds",
                 r"(?P<what>index -?\d+ is out of bounds for (?:dimension|axis) \d+ with size \d+)",

@@ -31,14 +31,14 @@ register(
         Remediation("Clear the gradients in each step", ("optimizer.zero_grad(set_to_none=True)", LINT)),
         (
             Signature(
-                "grad norm",
+                "norm",
                 "(no error) loss falls, then rises or becomes nan; grad norm grows every step",
                 "grad norm 0.5",
                 r"grad(?:ient)?[ _]norm (?:grows|increases|rises|keeps growing)",
                 source="yastrebksv/TennisCourtDetector#7",
             ),
             Signature(
-                "grad",
+                ("grad", "gnorm"),
                 "step 1 loss 2.1 grad_norm 1.0\nstep 2 loss 1.9 grad_norm 2.1\nstep 3 loss 1.8 grad_norm 3.3\nstep "
                 "4 loss 2.4 grad_norm 4.7\nstep 5 loss 3.9 grad_norm 6.9\nstep 6 loss 7.0 grad_norm 11.2",
                 "step 1 loss 2.1 gradnorm_clip on",

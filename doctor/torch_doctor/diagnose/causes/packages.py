@@ -37,14 +37,14 @@ register(
                 source="torch 1.0 to 2.2 with NumPy 2",
             ),
             Signature(
-                "module compiled against API version",
+                "compiled against",
                 "RuntimeError: module compiled against API version 0x10 but this version of numpy is 0xe",
                 "API version",
                 r"module (?:was )?compiled against (?:NumPy C-)?API version 0x",
                 source="NumPy 1.x",
             ),
             Signature(
-                "numpy.core.multiarray failed to import",
+                "failed to import",
                 "ImportError: numpy.core.multiarray failed to import",
                 "multiarray",
                 r"numpy\.(?:_?core)\.(?:multiarray|umath) failed to import",
@@ -80,7 +80,7 @@ register(
                 source="glibc",
             ),
             Signature(
-                "operator torchvision::nms does not exist",
+                "operator torchvision::",
                 "RuntimeError: operator torchvision::nms does not exist",
                 "operator exists",
                 r"operator (?P<file>torchvision)::(?P<symbol>\w+) does not exist",

@@ -74,7 +74,7 @@ register(
         ),
         (
             Signature(
-                "Received 15 death signal",
+                "death signal",
                 "W1130 12:13:49.388000 124326 torch/distributed/elastic/agent/server/api.py:723] Received 15 death "
                 "signal, shutting down workers",
                 "Received 1 death signal, shutting down workers",
@@ -145,7 +145,7 @@ register(
                 source="bash",
             ),
             Signature(
-                "client_loop: send disconnect",
+                ("client_loop: send disconnect", "closed by remote host"),
                 "client_loop: send disconnect: Broken pipe",
                 "disconnect",
                 r"client_loop: send disconnect: Broken pipe|Connection to \S+ closed by remote host",
@@ -241,7 +241,7 @@ register(
                 source="bash, torch 0.4 to 2.15",
             ),
             Signature(
-                "exitcode: -11",
+                ("exitcode: -11", "SIGSEGV", "139"),
                 "failed (exitcode: -11) local_rank: 0 (pid: 4242) of binary: /usr/bin/python",
                 "exitcode: -9",
                 r"exitcode: -11|Signal 11 \(SIGSEGV\)|terminated with signal SIGSEGV|died with "
@@ -249,7 +249,7 @@ register(
                 source="torchrun, shells",
             ),
             Signature(
-                "SIGSEGV",
+                ("SIGSEGV", "Process received signal"),
                 "  traceback : Signal 11 (SIGSEGV) received by PID 4242",
                 "SIGSEGV handler",
                 r"Signal 11 \((?P<what>SIGSEGV)\) received|terminated with signal SIGSEGV|died with "
@@ -279,7 +279,7 @@ register(
                 source="bash",
             ),
             Signature(
-                "double free or corruption",
+                ("double free or corruption", "corrupted ", "malloc(): ", "free(): invalid", "munmap_chunk"),
                 "double free or corruption (!prev)",
                 "double-free",
                 r"(?P<what>double free or corruption|corrupted size vs\. prev_size|malloc\(\): "
@@ -345,7 +345,7 @@ register(
                 source="Slurm 14 to 25",
             ),
             Signature(
-                "DUE TO PREEMPTION",
+                "DUE TO ",
                 "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-30T09:12:07 DUE TO PREEMPTION ***",
                 "preemption is off",
                 r"CANCELLED AT \S+ (?P<what>DUE TO (?:PREEMPTION|NODE FAILURE|JOB REQUEUE)[^*\n]*)",
@@ -366,7 +366,7 @@ register(
                 source="Kubernetes",
             ),
             Signature(
-                "Evicted",
+                "victed",
                 "Status: Failed  Reason: Evicted  Message: The node was low on resource: ephemeral-storage.",
                 "Evicted 3 cache entries",
                 r"Reason:\s+(?P<what>Evicted)(?![^\n]*memory)|(?:Pod|pod)[^\n]*(?:was )?(?P<what2>[Ee]victed)",
@@ -395,7 +395,7 @@ register(
                 source="shells, Docker, Slurm",
             ),
             Signature(
-                "exit",
+                ("exit", "return", "status"),
                 "failed (exitcode: -6) local_rank: 0 (pid: 42)",
                 "exitcode: 1",
                 r"(?:exitcode|exit code|return "

@@ -162,7 +162,7 @@ register(
                 source="python 3.8 to 3.14, multiprocessing/synchronize.py",
             ),
             Signature(
-                "plasma",
+                ("plasma", "object store"),
                 "The object store is using /dev/shm ... plasma: No space left on device",
                 "plasma store started",
                 r"(?:plasma|object store)[^\n]*(?:/dev/shm|shm)[^\n]*(?:No space left|not enough|full)",
@@ -311,7 +311,7 @@ register(
         ),
         (
             Signature(
-                "Bus error",
+                ("Bus error", "SIGBUS", "exited with -7"),
                 "extracting feature from batch 256 / 495\nBus error (core dumped)",
                 "RuntimeError: DataLoader worker (pid 325) is killed by signal: Bus error.",
                 r"^(?:.*: line \d+: +\d+ )?Bus error\b(?:.*core dumped.*)?|^Fatal Python error: Bus error|signal 7 "

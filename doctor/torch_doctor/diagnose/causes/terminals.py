@@ -124,7 +124,7 @@ register(
                 source="tmux 2.0 to 3.6",
             ),
             Signature(
-                "is not owned by you",
+                ("is not owned by you", "must have mode"),
                 "/tmp/uscreens/S-root is not owned by you",
                 "x is owned by you",
                 r"(?P<path>/\S+) (?:is not owned by you|must have mode \d+)",
@@ -244,7 +244,7 @@ register(
                 source="tmux 2 to 3.6",
             ),
             Signature(
-                "server exited unexpectedly",
+                ("lost server", "server exited unexpectedly"),
                 "[server exited unexpectedly]",
                 "server exited",
                 r"^\[?(?:lost server|server exited unexpectedly)\]?$(?P<path>)",
