@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
@@ -16,7 +19,7 @@ def truncated(seen: Seen, verdict: Verdict) -> Verdict | None:
     earlier = seen.log.earlier
     failed = seen.has(_WRITE_FAILED) or (earlier is not None and earlier.search(_WRITE_FAILED))
     if not failed:
-        return verdict
+        return _cut_short(seen, verdict)
     return with_message(
         verdict,
         "the disk was full while the checkpoint was saved, so the file lacks its zip index (central directory) and "
@@ -33,6 +36,34 @@ def truncated(seen: Seen, verdict: Verdict) -> Verdict | None:
     )
 
 
+def _cut_short(seen: Seen, verdict: Verdict) -> Verdict:
+    """An empty file and a safetensors file have no zip index to lack."""
+    text = "\n".join(line.text for line in seen.log.lines[seen.index : seen.end + 1])
+    if "EOFError" in text:
+        return with_message(
+            verdict,
+            "the checkpoint is empty (0 bytes) or ends at once: the run that saved it was killed or its disk was full",
+            Remediation(
+                "Resume from the last good checkpoint; save to a temporary file and rename it when it is complete",
+                (
+                    "ls -l CHECKPOINT_FOLDER",
+                    "df -h .",
+                    "torch.save(state, path + '.tmp'); os.replace(path + '.tmp', path)",
+                ),
+            ),
+        )
+    if re.search(r"MetadataIncompleteBuffer|incomplete metadata", text):
+        return with_message(
+            verdict,
+            "the safetensors file is shorter than its header says: a download or copy was cut short",
+            Remediation(
+                "Compare its size with the source, and download or copy it again",
+                ("ls -l FILE; sha256sum FILE", "huggingface-cli download --force-download REPO FILE"),
+            ),
+        )
+    return verdict
+
+
 _FIRST_BYTES: dict[str, str] = {
     "<": "HTML or XML: a web page in place of the file",
     "{": "JSON",
@@ -43,6 +74,18 @@ _FIRST_BYTES: dict[str, str] = {
     "E": "a text, perhaps an error message",
     "\\x08": "safetensors or protobuf",
 }
+
+
+#: the same bytes as weights_only names them, by their code
+_FIRST_CODES: dict[str, str] = {"60": "<", "123": "{", "31": "\\x1f", "147": "\\x93", "69": "E", "8": "\\x08"}
+
+
+def first_byte(groups: Mapping[str, str]) -> str:
+    """What the first byte that could not be read says of the file."""
+    key = groups.get("key") or _FIRST_CODES.get(groups.get("code", ""), "")
+    if not key:
+        return "the file is no checkpoint of this format, or its start is damaged"
+    return f"the file is no pickle: its first byte is {key!r} ({_FIRST_BYTES.get(key, 'another format, or damage')})"
 
 
 register(
@@ -62,6 +105,13 @@ register(
                 "_pickle.UnpicklingError: invalid load key, 'v'.",
                 "_pickle.UnpicklingError: invalid load key, '<'.",
                 source="python 3.8 to 3.14, pickle",
+            ),
+            Signature(
+                "Unsupported operand 118",
+                "WeightsUnpickler error: \n\nUnsupported operand 118",
+                "WeightsUnpickler error: \n\nUnsupported operand 60",
+                r"Unsupported operand 118\b",
+                source="torch 2.0 to 2.15 with weights_only: 118 is the v of version",
             ),
             Signature(
                 "git-lfs.github.com/spec",
@@ -120,14 +170,16 @@ register(
                 r"(?P<key>)unpickling stack underflow",
                 source="python 3.8 to 3.14",
             ),
+            Signature(
+                "Unsupported operand ",
+                "WeightsUnpickler error: \n\nUnsupported operand 60",
+                "Unsupported operand 149",
+                rf"Unsupported operand (?P<code>{'|'.join(_FIRST_CODES)})\b",
+                source="torch 2.0 to 2.15 with weights_only: the code of the first byte",
+            ),
         ),
-        judge=lambda seen, verdict: with_message(
-            verdict,
-            f"the file is no pickle: its first byte is {seen.groups['key']!r} "
-            f"({_FIRST_BYTES.get(seen.groups['key'], 'another format, or damage')})"
-            if seen.groups.get("key")
-            else "the file is no checkpoint of this format, or its start is damaged",
-        ),
+        judge=lambda seen, verdict: with_message(verdict, first_byte(seen.groups)),
+        explains=("CKP208",),
     ),
     Cause(
         "CKP205",
@@ -329,6 +381,15 @@ register(
                 source="python 3.8 to 3.14",
             ),
             Signature(
+                "find_class",
+                '  File "torch/serialization.py", line 2222, in find_class\n    return super().find_class(mod_name, '
+                "name)\nModuleNotFoundError: No module named 'oldproject'",
+                "ModuleNotFoundError: No module named 'oldproject'",
+                r"\bfind_class\b[^\n]*\n(?:.*\n){0,4}?ModuleNotFoundError: No module named "
+                r"'(?P<what>(?!numpy\._core)[\w.]+)'",
+                source="torch 1.0 to 2.15, torch/serialization.py",
+            ),
+            Signature(
                 "No module named 'numpy._core",
                 "ModuleNotFoundError: No module named 'numpy._core'",
                 "No module named 'numpy'",
@@ -345,6 +406,7 @@ register(
             if "numpy._core" in seen.groups.get("what", "")
             else verdict
         ),
+        explains=("PKG206",),
     ),
     Cause(
         "CKP212",

@@ -2,8 +2,58 @@
 
 from __future__ import annotations
 
+import re
+
 from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
+
+#: import name -> name on PyPI, where they differ. Source: the packages' own pages, 2026-11.
+DISTRIBUTIONS = {
+    "cv2": "opencv-python-headless",
+    "PIL": "pillow",
+    "sklearn": "scikit-learn",
+    "skimage": "scikit-image",
+    "yaml": "pyyaml",
+    "pkg_resources": "'setuptools<81'",
+    "distutils": "setuptools",
+    "google": "protobuf",
+    "Crypto": "pycryptodome",
+    "attr": "attrs",
+    "dateutil": "python-dateutil",
+    "git": "gitpython",
+    "dotenv": "python-dotenv",
+    "flash_attn": "flash-attn --no-build-isolation",
+    "pytorch_lightning": "pytorch-lightning",
+    "faiss": "faiss-cpu",
+    "torch_geometric": "torch-geometric",
+}
+#: top-level names that are a project's own folders, hardly ever a package
+_OWN = re.compile(
+    r"(?:models?|utils?|src|lib|core|data|dataset|dataloaders?|configs?|train|trainer|engine|losses|networks?"
+    r"|modules|common|helpers?|tools|scripts|options)(?:\.|$)"
+)
+
+
+def module_missing(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A project's own folder is not on the path; a package may have another name than its import."""
+    module = seen.groups["module"]
+    top = module.split(".")[0]
+    if _OWN.match(module):
+        return with_message(
+            verdict,
+            f"the module {module} is not on Python's path: by its name it is a folder of the project, and the run was "
+            "started from another one",
+            Remediation(
+                "Start in the project's root, or put that on the path",
+                ("cd PROJECT && python -m package.train", "export PYTHONPATH=PROJECT"),
+            ),
+        )
+    remedy = Remediation(verdict.remedy.text, (f"python -m pip install {DISTRIBUTIONS.get(top, top)}", _WHICH))
+    return with_message(verdict, verdict.message, remedy)
+
+
+_WHICH = 'python -c "import sys; print(sys.executable)"'
+
 
 register(
     Cause(
@@ -223,7 +273,7 @@ register(
         "the module {module} is not installed in the Python that ran",
         Remediation(
             "Install it into that interpreter's environment",
-            ("python -m pip install {module}", 'python -c "import sys; print(sys.executable)"'),
+            ("python -m pip install {module}", _WHICH),
         ),
         (
             Signature(
@@ -241,6 +291,7 @@ register(
                 source="python 3.8 to 3.14",
             ),
         ),
+        judge=module_missing,
     ),
     Cause(
         "PKG207",
