@@ -83,6 +83,13 @@ register(
                 r"(?P<what>Expected floating point type for target[^\n]*)",
                 source="torch 1.10 to 2.15",
             ),
+            Signature(
+                "expected target dtype to be",
+                "RuntimeError: expected target dtype to be Long or Byte, but got Int",
+                "target dtype",
+                r"(?P<what>expected target dtype to be [\w ]+, but got \w+)",
+                source="torch 2.12 to 2.15",
+            ),
         ),
     ),
     Cause(
@@ -92,8 +99,8 @@ register(
         "unscale_ twice in a step, no inf checks recorded (no gradients), or half-precision weights.",
         "GradScaler refused: {what}",
         Remediation(
-            "Keep the weights in float32, call unscale_ at most once per step and optimizer, and step only when "
-            "there are gradients",
+            "Call backward on scaler.scale(loss), keep the weights in float32, call unscale_ at most once per step and "
+            "optimizer, and step only when there are gradients",
             ("scaler.unscale_(optimizer); clip_grad_norm_(...); scaler.step(optimizer); scaler.update()",),
         ),
         (
@@ -117,6 +124,13 @@ register(
                 "unscale_()",
                 r"(?P<what>unscale_\(\) has already been called)",
                 source="torch 1.6 to 2.15",
+            ),
+            Signature(
+                "_scale is None",
+                "AssertionError: Attempted unscale_ but _scale is None.  This may indicate your script did not use scaler.scale(loss or outputs) earlier in the iteration.",
+                "scale is None",
+                r"(?P<what>Attempted \w+ but _scale is None)",
+                source="torch 1.6 to 2.15: scaler.scale(loss).backward() is missing",
             ),
         ),
     ),

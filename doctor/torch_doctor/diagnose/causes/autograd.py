@@ -107,6 +107,32 @@ register(
         ),
     ),
     Cause(
+        "GRD208",
+        "inference-tensor-in-backward",
+        "A tensor made under inference_mode was used in training.",
+        "inference_mode leaves out what autograd needs; such a tensor stays unusable for backward outside of it.",
+        "a tensor that was made under torch.inference_mode() is used in training",
+        Remediation(
+            "Make it under no_grad in place of inference_mode, or clone it outside",
+            ("with torch.no_grad(): ...", "x = x.clone()"),
+        ),
+        (
+            Signature(
+                "Inference tensors cannot be saved for backward",
+                "RuntimeError: Inference tensors cannot be saved for backward. To work around you can make a clone to "
+                "get a normal tensor and use it in autograd.",
+                "inference tensors",
+                source="torch 1.9 to 2.15",
+            ),
+            Signature(
+                "Inplace update to inference tensor outside InferenceMode",
+                "RuntimeError: Inplace update to inference tensor outside InferenceMode is not allowed.",
+                "inplace update",
+                source="torch 1.9 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
         "GRD204",
         "grad-tensor-to-numpy",
         "A tensor that requires grad was to become a NumPy array.",

@@ -7,7 +7,7 @@ from torch_doctor.diagnose.tables import XID
 from torch_doctor.model import Remediation
 
 #: Xids that a cause of their own explains: the bus, and memory that failed
-OWN_CAUSE = {48, 63, 64, 79, 92, 94, 95, 119, 120, 171, 172}
+OWN_CAUSE = {48, 63, 64, 79, 92, 94, 95, 171, 172}
 
 
 def xid(seen: Seen, verdict: Verdict) -> Verdict | None:
@@ -76,7 +76,7 @@ register(
                 "Xid",
                 "NVRM: Xid (PCI:0000:02:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
                 "NVRM: Xid (PCI:0000:02:00): 31, pid=1, MMU Fault",
-                r"Xid \(PCI:(?P<where>[0-9a-fA-F:.]+)\): (?:79|119|120)\b",
+                r"Xid \(PCI:(?P<where>[0-9a-fA-F:.]+)\): 79\b",
                 source="NVIDIA Xid catalogue",
             ),
         ),

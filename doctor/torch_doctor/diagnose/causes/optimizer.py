@@ -118,4 +118,28 @@ register(
         ),
         kind=HINT,
     ),
+    Cause(
+        "OPT205",
+        "module-init-not-called",
+        "A Module's __init__ does not call that of nn.Module.",
+        "nn.Module keeps its layers in tables that its own __init__ makes; without it no layer can be assigned.",
+        "a module was assigned before nn.Module's __init__ ran: super().__init__() is missing in the class",
+        Remediation("Call it first in __init__", ("super().__init__()",)),
+        (
+            Signature(
+                "before Module.__init__() call",
+                "AttributeError: cannot assign module before Module.__init__() call",
+                "Module.__init__()",
+                r"cannot assign (?:module|parameters?|buffers?) before Module\.__init__\(\) call",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "object has no attribute '_",
+                "AttributeError: 'Net' object has no attribute '_modules'",
+                "AttributeError: 'Net' object has no attribute 'fc'",
+                r"object has no attribute '_(?:modules|parameters|buffers|forward_hooks|backward_hooks)'",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+    ),
 )

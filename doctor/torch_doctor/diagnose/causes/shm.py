@@ -14,6 +14,8 @@ MORE_SHM = Remediation(
 
 #: free bytes from which a full /dev/shm is not believed
 PLENTY = 4 << 30
+#: mappings from which vm.max_map_count (65530) may be reached, with those that libraries make; bytes of a large one
+FEW_MAPS, LARGE_MAP = 10_000, 64 << 20
 
 
 #: words of libraries that map files; of a small or full /dev/shm; and the line of df for it
@@ -64,6 +66,19 @@ def _plenty(seen: Seen) -> str:
 def many_maps(seen: Seen, verdict: Verdict) -> Verdict | None:
     """``/torch_PID_RAND_N``: N counts the mappings of that process; near 65530 it is vm.max_map_count."""
     number = int(seen.groups.get("n", "0"))
+    size = int(seen.groups.get("bytes", "0"))
+    if number and number < FEW_MAPS and size >= LARGE_MAP:
+        return with_message(
+            verdict,
+            f"one mapping of {mib(size)} failed with errno 12, and the process had made only {number}: no RAM or "
+            "address space is left for it (the memory limit, ulimit -v, or strict overcommit), not "
+            "vm.max_map_count",
+            Remediation(
+                "Compare what is shared with the memory limit, and share it in smaller pieces",
+                ("free -g; ulimit -v", "cat /sys/fs/cgroup/memory.max", "sysctl vm.overcommit_memory"),
+            ),
+            mappings=number,
+        )
     return with_message(verdict, verdict.message, None, mappings=number) if number else verdict
 
 
@@ -168,10 +183,71 @@ register(
                 r"(?:plasma|object store)[^\n]*(?:/dev/shm|shm)[^\n]*(?:No space left|not enough|full)",
                 source="Ray",
             ),
+            Signature(
+                "unable to allocate shared memory(shm)",
+                "RuntimeError: unable to allocate shared memory(shm) for file </torch_41_1804289383_12>: Resource temporarily unavailable (11)",
+                "RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2_3>: Permission denied (13)",
+                r"unable to allocate shared memory\(shm\) for file <(?P<file>[^>]*)>: (?:Resource temporarily unavailable|Cannot allocate memory|Disk quota exceeded)",
+                source="torch 2.1 to 2.15, aten/src/ATen/MapAllocator.cpp",
+            ),
         ),
         explains=("WRK20", "FS20", "SHM201", "SES"),
         decide="df -h /dev/shm",
         references="https://github.com/pytorch/pytorch/issues/5247",
+    ),
+    Cause(
+        "SHM213",
+        "shm-not-usable",
+        "/dev/shm is missing or cannot be written to.",
+        "multiprocessing makes its semaphores and torch its shared tensors in /dev/shm. Where it is not mounted "
+        "(errno 38) or has lost its mode 1777 (errno 13), the text names neither the folder nor its mode.",
+        "a semaphore or segment in /dev/shm could not be made ({what}): /dev/shm is not mounted, or this user may not "
+        "write to it",
+        Remediation(
+            "Mount a tmpfs on /dev/shm with mode 1777",
+            (
+                "ls -ld /dev/shm; findmnt /dev/shm",
+                "sudo chmod 1777 /dev/shm",
+                "sudo mount -t tmpfs -o size=8g,mode=1777 tmpfs /dev/shm",
+            ),
+        ),
+        (
+            Signature(
+                "_multiprocessing.SemLock",
+                "    sl = self._semlock = _multiprocessing.SemLock(\nPermissionError: [Errno 13] Permission denied",
+                "    sl = self._semlock = _multiprocessing.SemLock(\nOSError: [Errno 28] No space left on device",
+                r"_multiprocessing\.SemLock\((?:.*\n){1,6}?.*(?P<what>\[Errno (?:13|38|2|30)\] [\w ,-]+)$",
+                source="python 3.8 to 3.14, multiprocessing/synchronize.py",
+            ),
+            Signature(
+                "lacks a functioning sem_open",
+                "ImportError: This platform lacks a functioning sem_open implementation, therefore, the required "
+                "synchronization primitives needed will not function, see issue 3770.",
+                "sem_open works",
+                r"(?P<what>lacks a functioning sem_open implementation)",
+                source="python 3.8 to 3.14, multiprocessing/synchronize.py",
+            ),
+            Signature(
+                "shm_open failed",
+                "NCCL WARN Call to shm_open failed : Permission denied",
+                "NCCL WARN Call to shm_open failed : No space left on device",
+                r"Call to shm_open failed : (?P<what>Permission denied|Function not implemented|No such file or "
+                r"directory)",
+                source="NCCL 2.3 to 2.17, include/shm.h",
+            ),
+            Signature(
+                 ("unable to open shared memory object", "unable to allocate shared memory(shm)"),
+                "RuntimeError: unable to open shared memory object </torch_19_20_21> in read-write mode: Permission "
+                "denied (13)",
+                "RuntimeError: unable to open shared memory object </torch_19_20_21> in read-write mode: Too many "
+                "open files (24)",
+                r"unable to (?:open shared memory object|allocate shared memory\(shm\) for file) <[^>]*>[^\n]*: "
+                r"(?P<what>Permission denied|Function not implemented|Read-only file system)",
+                source="torch 1.5 to 2.15, aten/src/ATen/MapAllocator.cpp",
+            ),
+        ),
+        explains=("FS20", "DST22", "WRK2", "SES2"),
+        decide="ls -ld /dev/shm; findmnt /dev/shm",
     ),
     Cause(
         "SHM203",
