@@ -79,7 +79,7 @@ register(
         ),
         (
             Signature(
-                "watchdog got stuck for",
+                ("watchdog got stuck for", "Heartbeat monitor timed out"),
                 "[rank0]:[F1130 ProcessGroupNCCL.cpp:1552] [PG ID 0 PG GUID 0 Rank 0] ProcessGroupNCCL's watchdog "
                 "got stuck for 480 seconds "
                 "without making progress in monitoring enqueued collectives.",

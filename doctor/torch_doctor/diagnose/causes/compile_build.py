@@ -388,7 +388,7 @@ register(
         ),
         (
             Signature(
-                "from 'triton",
+                ("from 'triton", "module 'triton"),
                 "ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler'",
                 "imported from 'triton'",
                 r"cannot import name '\w+' from 'triton[\w.]*'|module 'triton[\w.]*' has no attribute '\w+'",

@@ -378,7 +378,7 @@ register(
                 source="kmod 20 to 34",
             ),
             Signature(
-                "Module nvidia not found",
+                "Module nvidia",
                 "modprobe: FATAL: Module nvidia not found in directory /lib/modules/6.8.0-45-generic",
                 "Module nvidia found",
                 r"(?P<what>Module nvidia\S* not found in directory \S+)",

@@ -129,7 +129,7 @@ register(
         ),
         (
             Signature(
-                "XID",
+                ("XID", "XId", "Xid", "XiD"),
                 "GPU 3: XID 94 contained ECC error",
                 "GPU 3: XID 13 graphics exception",
                 r"\bX[Ii][Dd](?: error| errors)?:? (?:48|63|64|92|94|95|171|172)\b",

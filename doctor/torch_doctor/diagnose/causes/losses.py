@@ -245,7 +245,7 @@ register(
         judge=shapes,
     ),
     Cause(
-        "LOS206",
+        "LOS207",
         "batch-norm-on-one-sample",
         "BatchNorm in training mode got one value per channel.",
         "The variance of one value does not exist. Most often the last batch of an epoch holds a single sample, or a "
@@ -266,35 +266,6 @@ register(
                 source="torch 0.4 to 2.15",
             ),
         ),
-    ),
-    Cause(
-        "LOS207",
-        "values-outside-zero-to-one",
-        "BCELoss got values that are no probabilities, or targets outside 0 to 1.",
-        "BCELoss takes probabilities: raw scores need a sigmoid first, which BCEWithLogitsLoss does inside.",
-        "BCELoss got values outside 0 to 1: raw scores without a sigmoid, or targets that are not scaled",
-        Remediation(
-            "Use BCEWithLogitsLoss on the raw scores, and scale targets to 0 to 1",
-            ("nn.BCEWithLogitsLoss()(scores, y)", "assert y.min() >= 0 and y.max() <= 1"),
-        ),
-        (
-            Signature(
-                "all elements of ",
-                "RuntimeError: all elements of input should be between 0 and 1",
-                "all elements of the list",
-                r"all elements of (?:input|target) should be between 0 and 1",
-                source="torch 1.8 to 2.15, CPU",
-            ),
-            Signature(
-                ">= zero && ",
-                "../aten/src/ATen/native/cuda/Loss.cu:94: operator(): block: [0,0,0], thread: [3,0,0] Assertion "
-                "`input_val >= zero && input_val <= one` failed.",
-                "Assertion `t >= 0 && t < n_classes` failed.",
-                r"Assertion `(?:input_val|target_val) >= zero && (?:input_val|target_val) <= one`",
-                source="torch 1.8 to 2.15, CUDA",
-            ),
-        ),
-        explains=("GPU22",),
     ),
     Cause(
         "LOS208",

@@ -196,60 +196,6 @@ register(
         references="https://github.com/pytorch/pytorch/issues/5247",
     ),
     Cause(
-        "SHM213",
-        "shm-not-usable",
-        "/dev/shm is missing or cannot be written to.",
-        "multiprocessing makes its semaphores and torch its shared tensors in /dev/shm. Where it is not mounted "
-        "(errno 38) or has lost its mode 1777 (errno 13), the text names neither the folder nor its mode.",
-        "a semaphore or segment in /dev/shm could not be made ({what}): /dev/shm is not mounted, or this user may not "
-        "write to it",
-        Remediation(
-            "Mount a tmpfs on /dev/shm with mode 1777",
-            (
-                "ls -ld /dev/shm; findmnt /dev/shm",
-                "sudo chmod 1777 /dev/shm",
-                "sudo mount -t tmpfs -o size=8g,mode=1777 tmpfs /dev/shm",
-            ),
-        ),
-        (
-            Signature(
-                "_multiprocessing.SemLock",
-                "    sl = self._semlock = _multiprocessing.SemLock(\nPermissionError: [Errno 13] Permission denied",
-                "    sl = self._semlock = _multiprocessing.SemLock(\nOSError: [Errno 28] No space left on device",
-                r"_multiprocessing\.SemLock\((?:.*\n){1,6}?.*(?P<what>\[Errno (?:13|38|2|30)\] [\w ,-]+)$",
-                source="python 3.8 to 3.14, multiprocessing/synchronize.py",
-            ),
-            Signature(
-                "lacks a functioning sem_open",
-                "ImportError: This platform lacks a functioning sem_open implementation, therefore, the required "
-                "synchronization primitives needed will not function, see issue 3770.",
-                "sem_open works",
-                r"(?P<what>lacks a functioning sem_open implementation)",
-                source="python 3.8 to 3.14, multiprocessing/synchronize.py",
-            ),
-            Signature(
-                "shm_open failed",
-                "NCCL WARN Call to shm_open failed : Permission denied",
-                "NCCL WARN Call to shm_open failed : No space left on device",
-                r"Call to shm_open failed : (?P<what>Permission denied|Function not implemented|No such file or "
-                r"directory)",
-                source="NCCL 2.3 to 2.17, include/shm.h",
-            ),
-            Signature(
-                 ("unable to open shared memory object", "unable to allocate shared memory(shm)"),
-                "RuntimeError: unable to open shared memory object </torch_19_20_21> in read-write mode: Permission "
-                "denied (13)",
-                "RuntimeError: unable to open shared memory object </torch_19_20_21> in read-write mode: Too many "
-                "open files (24)",
-                r"unable to (?:open shared memory object|allocate shared memory\(shm\) for file) <[^>]*>[^\n]*: "
-                r"(?P<what>Permission denied|Function not implemented|Read-only file system)",
-                source="torch 1.5 to 2.15, aten/src/ATen/MapAllocator.cpp",
-            ),
-        ),
-        explains=("FS20", "DST22", "WRK2", "SES2"),
-        decide="ls -ld /dev/shm; findmnt /dev/shm",
-    ),
-    Cause(
         "SHM203",
         "max-map-count-reached",
         "The process has as many memory mappings as the kernel allows (vm.max_map_count).",
@@ -405,8 +351,26 @@ register(
                 r"_multiprocessing\.SemLock\((?:.*\n){1,6}?.*\[Errno (?:13|38|2|30)\]",
                 source="python 3.8 to 3.14, multiprocessing/synchronize.py",
             ),
+            Signature(
+                "shm_open failed",
+                "NCCL WARN Call to shm_open failed : Permission denied",
+                "NCCL WARN Call to shm_open failed : No space left on device",
+                r"Call to shm_open failed : (?P<what>Permission denied|Function not implemented|No such file or "
+                r"directory)",
+                source="NCCL 2.3 to 2.17, include/shm.h",
+            ),
+            Signature(
+                ("unable to open shared memory object", "unable to allocate shared memory(shm)"),
+                "RuntimeError: unable to open shared memory object </torch_19_20_21> in read-write mode: Permission "
+                "denied (13)",
+                "RuntimeError: unable to open shared memory object </torch_19_20_21> in read-write mode: Too many "
+                "open files (24)",
+                r"unable to (?:open shared memory object|allocate shared memory\(shm\) for file) <[^>]*>[^\n]*: "
+                r"(?P<what>Permission denied|Function not implemented|Read-only file system)",
+                source="torch 1.5 to 2.15, aten/src/ATen/MapAllocator.cpp",
+            ),
         ),
-        explains=("FS2", "WRK2"),
+        explains=("FS2", "WRK2", "DST22"),
     ),
     Cause(
         "SHM214",
@@ -417,7 +381,7 @@ register(
         MORE_SHM,
         (
             Signature(
-                "The object store is using",
+                "object store is using",
                 "WARNING: The object store is using /tmp instead of /dev/shm because /dev/shm has only 67108864 "
                 "bytes available.",
                 "The object store is using 2 GB",
