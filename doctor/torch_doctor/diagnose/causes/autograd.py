@@ -107,7 +107,7 @@ register(
         ),
     ),
     Cause(
-        "GRD208",
+        "GRD231",
         "inference-tensor-in-backward",
         "A tensor made under inference_mode was used in training.",
         "inference_mode leaves out what autograd needs; such a tensor stays unusable for backward outside of it.",

@@ -257,7 +257,7 @@ register(
                 "Ran out of input",
                 '  File "torch/serialization.py", line 1495, in _legacy_load\nEOFError: Ran out of input',
                 '  File "multiprocessing/spawn.py", line 122, in spawn_main\nEOFError: Ran out of input',
-                r"(?:torch/serialization\.py|_weights_only_unpickler\.py|pickle\.load"
+                r"(?:torch/serialization\.py|_weights_only_unpickler\.py|(?<!reduction\.)pickle\.load"
                 r"|torch\.load)[^\n]*\n(?:.*\n){0,14}?"
                 r"EOFError: Ran out of input",
                 source="torch 0.4 to 2.15: an empty file",
@@ -311,6 +311,23 @@ register(
             ),
         ),
         explains=("CKP205", "FS206"),
+    ),
+    Cause(
+        "CKP231",
+        "checkpoint-folder-missing",
+        "The folder that the checkpoint is to be written to does not exist.",
+        "torch.save makes the file, not its folders.",
+        "the folder {path} does not exist, and torch.save makes no folders",
+        Remediation("Make it first", ("os.makedirs(os.path.dirname(path), exist_ok=True)", "mkdir -p {path}")),
+        (
+            Signature(
+                "Parent directory ",
+                "RuntimeError: Parent directory /runs/exp1 does not exist.",
+                "Parent directory /runs/exp1 is writable",
+                r"Parent directory (?P<path>\S+) does not exist",
+                source="torch 1.13 to 2.15, caffe2/serialize",
+            ),
+        ),
     ),
     Cause(
         "CKP207",

@@ -422,15 +422,32 @@ register(
                 r"No module named 'triton(?:\.[\w.]+)?'",
                 source="python 3.8 to 3.14",
             ),
+        ),
+    ),
+    Cause(
+        "CMP231",
+        "gpu-too-old-for-triton",
+        "The GPU is too old for triton, which torch.compile generates code with.",
+        "triton needs compute capability 7.0 (Volta). Pascal and Maxwell run eager code only.",
+        "the GPU[[ ({gpu}, compute capability {have})]] is too old for triton, which needs 7.0 or later: "
+        "torch.compile cannot generate code for it",
+        Remediation(
+            "Run without torch.compile on this GPU, or with a back end that needs no triton",
+            ("TORCH_COMPILE_DISABLE=1 python train.py", "torch.compile(model, backend='aot_eager')"),
+        ),
+        (
             Signature(
                 "too old to be supported by the triton GPU compiler",
-                "RuntimeError: Found Tesla P100 which is too old to be supported by the triton GPU compiler, which "
-                "is used as the backend. "
-                "Triton only supports devices of CUDA Capability >= 7.0, but your device is of CUDA capability 6.0",
+                "RuntimeError: Found Tesla P100 which is too old to be supported by the triton GPU compiler, which is "
+                "used as the backend. Triton only supports devices of CUDA Capability >= 7.0, but your device is of "
+                "CUDA capability 6.0",
                 "driver too old",
+                r"Found (?P<gpu>[^\n]{1,60}?) which is too old to be supported by the triton GPU compiler"
+                r"(?:[^\n]*your device is of CUDA capability (?P<have>[\d.]+))?",
                 source="torch 2.0 to 2.15, torch/_inductor/exc.py",
             ),
         ),
+        explains=("CMP2",),
     ),
     Cause(
         "CMP212",

@@ -72,6 +72,22 @@ register(
                 "the table is locked",
                 source="SQLite 3.x, python 3.8 to 3.14",
             ),
+        ),
+    ),
+    Cause(
+        "HDF234",
+        "sqlite-connection-of-another-thread",
+        "An SQLite connection was used in another thread than the one that made it.",
+        "Python refuses that, since a connection without locks of its own must not be shared.",
+        "an SQLite connection was used in another thread than the one that made it",
+        Remediation(
+            "Make one connection per thread; check_same_thread=False only with a lock of your own around each use",
+            (
+                "local = threading.local(); local.db = sqlite3.connect(path)",
+                "sqlite3.connect(path, check_same_thread=False)",
+            ),
+        ),
+        (
             Signature(
                 "SQLite objects created in a thread",
                 "sqlite3.ProgrammingError: SQLite objects created in a thread can only be used in that same thread.",
@@ -90,7 +106,8 @@ register(
         "readers came than "
         "max_readers allows",
         Remediation(
-            "Open the environment lazily in each worker with readonly=True, lock=False",
+            "Open the environment once per process, lazily in each worker, with readonly=True, lock=False; close it "
+            "before it is opened anew",
             ("lmdb.open(path, readonly=True, lock=False, readahead=False, max_readers=512)",),
         ),
         (

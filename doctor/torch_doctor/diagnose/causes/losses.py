@@ -245,7 +245,7 @@ register(
         judge=shapes,
     ),
     Cause(
-        "LOS207",
+        "LOS231",
         "batch-norm-on-one-sample",
         "BatchNorm in training mode got one value per channel.",
         "The variance of one value does not exist. Most often the last batch of an epoch holds a single sample, or a "
@@ -268,7 +268,7 @@ register(
         ),
     ),
     Cause(
-        "LOS208",
+        "LOS232",
         "tensor-not-contiguous-for-view",
         "view() was called on a tensor whose memory order does not allow it.",
         "After transpose, permute or a slice the elements do not lie in the order that view() needs.",

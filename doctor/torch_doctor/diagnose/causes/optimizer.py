@@ -119,7 +119,7 @@ register(
         kind=HINT,
     ),
     Cause(
-        "OPT205",
+        "OPT231",
         "module-init-not-called",
         "A Module's __init__ does not call that of nn.Module.",
         "nn.Module keeps its layers in tables that its own __init__ makes; without it no layer can be assigned.",

@@ -166,6 +166,28 @@ register(
         explains=("PKG2",),
     ),
     Cause(
+        "PKG231",
+        "mkl-too-new-for-torch",
+        "The conda MKL is newer than the one that torch was linked against.",
+        "MKL 2024.1 dropped iJIT_NotifyEvent, which conda builds of torch up to 2.2 need.",
+        "torch needs an older MKL: iJIT_NotifyEvent was dropped in MKL 2024.1",
+        Remediation(
+            "Install MKL 2024.0 beside this torch, or a newer torch",
+            ("conda install 'mkl<2024.1'", "pip install mkl==2024.0"),
+        ),
+        (
+            Signature(
+                "undefined symbol: iJIT_",
+                "ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_cpu.so: undefined symbol: "
+                "iJIT_NotifyEvent",
+                "undefined symbol: ncclCommSplit",
+                r"undefined symbol: iJIT_\w+",
+                source="torch 1.13 to 2.2 from conda, MKL 2024.1 and later",
+            ),
+        ),
+        explains=("PKG2",),
+    ),
+    Cause(
         "PKG203",
         "cuda-libraries-mixed",
         "A CUDA library of another version is loaded in place of torch's own.",
@@ -192,13 +214,6 @@ register(
                 "nvJitLink",
                 r"undefined symbol: (?P<symbol>__nvJitLink\w+)",
                 source="CUDA 12",
-            ),
-            Signature(
-                "iJIT_NotifyEvent",
-                "ImportError: libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent",
-                "iJIT",
-                r"undefined symbol: (?P<symbol>iJIT_NotifyEvent)",
-                source="torch 2.0 to 2.4 from conda with MKL 2024.1",
             ),
         ),
         explains=("PKG2",),

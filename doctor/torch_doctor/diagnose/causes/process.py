@@ -301,6 +301,13 @@ register(
                 r"(?P<what>free\(\): invalid (?:pointer|size|next size))",
                 source="glibc",
             ),
+            Signature(
+                "is killed by signal: A",
+                "RuntimeError: DataLoader worker (pid 81) is killed by signal: Aborted. ",
+                "RuntimeError: DataLoader worker (pid 81) is killed by signal: Killed. ",
+                r"is killed by signal: (?P<what>Aborted|Abort trap)",
+                source="torch 0.4 to 2.15, torch/csrc/DataLoader.cpp",
+            ),
         ),
         kind=VAGUE,
         explains=("WRK2", "SES22", "DST2"),
@@ -372,15 +379,43 @@ register(
                 r"(?P<what>DeadlineExceeded)",
                 source="Kubernetes",
             ),
+        ),
+        explains=("SES2", "MEM206", "DST2", "WRK2"),
+    ),
+    Cause(
+        "SES241",
+        "pod-evicted",
+        "Kubernetes evicted the pod: its node, or the pod's own limit of local storage, ran out.",
+        "An eviction is not an OOM kill. The message names the resource: ephemeral storage is what the container "
+        "writes to its own layer, logs and emptyDir volumes.",
+        "Kubernetes evicted the pod[[: {what}]]",
+        Remediation(
+            "Write data to a volume and set requests and limits for what the message names, ephemeral-storage or "
+            "memory",
+            (
+                "kubectl describe pod POD",
+                "resources: {requests: {ephemeral-storage: 50Gi}, limits: {ephemeral-storage: 100Gi}}",
+                "kubectl describe node NODE | grep -i pressure",
+            ),
+        ),
+        (
+            Signature(
+                ("ephemeral", "Usage of EmptyDir volume"),
+                "Message: Pod ephemeral local storage usage exceeds the total limit of containers 20Gi.",
+                "ephemeral port",
+                r"(?P<what>(?:Pod ephemeral local storage usage|[Cc]ontainer \S+ exceeded its local ephemeral storage"
+                r"|Usage of EmptyDir volume)[^\n]*)",
+                source="Kubernetes eviction",
+            ),
             Signature(
                 "victed",
                 "Status: Failed  Reason: Evicted  Message: The node was low on resource: ephemeral-storage.",
                 "Evicted 3 cache entries",
-                r"Reason:\s+(?P<what>Evicted)(?![^\n]*memory)|(?:Pod|pod)[^\n]*(?:was )?(?P<what2>[Ee]victed)",
+                r"Reason:\s+Evicted(?![^\n]*memory)|(?:Pod|pod)[^\n]*(?:was )?[Ee]victed",
                 source="Kubernetes",
             ),
         ),
-        explains=("SES2", "MEM206", "DST2", "WRK2"),
+        explains=("SES2", "MEM206", "DST2", "WRK2", "FS206"),
     ),
     Cause(
         "SES221",

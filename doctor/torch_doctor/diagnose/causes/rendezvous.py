@@ -210,7 +210,7 @@ register(
         "process-group-not-initialised",
         "A collective or DDP was used before init_process_group, or without torchrun's environment.",
         "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT come from torchrun.",
-        "the process group is not initialised{detail}",
+        "the process group is not initialised{detail}: init_process_group was not called",
         Remediation(
             "Start the script with torchrun, and call init_process_group first",
             ("torchrun --standalone --nproc-per-node=gpu train.py", "torch.distributed.init_process_group('nccl')"),
