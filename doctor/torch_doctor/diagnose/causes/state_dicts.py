@@ -40,6 +40,8 @@ def keys(seen: Seen, verdict: Verdict) -> Verdict | None:
         return _loaded_wrapped(verdict, wanted)
     if "size mismatch" in text:
         return None
+    if nested := _PARTS.intersection(unexpected):
+        return _whole_file(verdict, sorted(nested, key=len, reverse=True)[0])
     return with_message(
         verdict,
         f"the checkpoint's keys are not those of the model: {len(missing)} missing, {len(unexpected)} unexpected: "
@@ -51,6 +53,22 @@ def keys(seen: Seen, verdict: Verdict) -> Verdict | None:
         ),
         missing=len(missing),
         unexpected=len(unexpected),
+    )
+
+
+#: keys of a training checkpoint, under which the weights lie beside the rest
+_PARTS = {"state_dict", "model_state_dict", "model_state", "model", "net", "ema", "module", "params", "generator"}
+
+
+def _whole_file(verdict: Verdict, part: str) -> Verdict:
+    return with_message(
+        verdict,
+        f"the whole checkpoint was given to load_state_dict: its weights lie one level deeper, under {part!r}",
+        Remediation(
+            "Load the part that holds the weights",
+            (f"model.load_state_dict(checkpoint[{part!r}])", "torch-doctor checkpoint inspect CHECKPOINT"),
+        ),
+        part=part,
     )
 
 
