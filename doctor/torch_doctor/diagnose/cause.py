@@ -26,7 +26,7 @@ class Signature:
     """One wording of a fault.
 
     Args:
-        needle: plain text that each match holds; cheap to look for.
+        needle: plain text that each match holds, or several texts of which each match holds one; cheap to look for.
         sample: a real line (or lines) that matches.
         miss: the nearest thing that must not match.
         pattern: expression over the run's text, ``^`` and ``$`` at lines; the needle itself where empty. Named
@@ -36,7 +36,7 @@ class Signature:
         source: where the wording was seen, with the version; ``seen`` is when that was checked.
     """
 
-    needle: str
+    needle: str | tuple[str, ...]
     sample: str
     miss: str
     pattern: str = ""
@@ -44,6 +44,16 @@ class Signature:
     unless: tuple[str, ...] = ()
     source: str = ""
     seen: str = "2026-11"
+
+    @property
+    def needles(self) -> tuple[str, ...]:
+        """The needle, as a tuple."""
+        return (self.needle,) if isinstance(self.needle, str) else self.needle
+
+    @property
+    def expression(self) -> str:
+        """The pattern, or what finds the needle itself."""
+        return self.pattern or "|".join(map(re.escape, self.needles))
 
 
 @dataclass(frozen=True)
@@ -132,6 +142,8 @@ FIRST, LAST = 24, 24
 PLACES = 100
 #: lines around the needle in which an expression of several lines may match
 NEIGHBOURS = 48
+#: lines over which one message may be broken (HDF5 puts a line end after the time)
+MESSAGE = 2
 #: every registered cause by its ID
 CAUSES: dict[str, Cause] = {}
 
@@ -158,12 +170,11 @@ def matches(cause: Cause, log: LogFacts, machine: MachineFacts, run: RunFacts) -
     """Each place in the log where a signature of the cause is found, by signature, then by place."""
     text = log.text
     for signature in cause.signatures:
-        if signature.needle not in text:
+        if not any(needle in text for needle in signature.needles):
             continue
         if not all(log.search(p) for p in signature.also) or any(log.search(p) for p in signature.unless):
             continue
-        pattern = _compiled(signature.pattern or re.escape(signature.needle))
-        for match in _found(pattern, signature, log):
+        for match in _found(_compiled(signature.expression), signature, log):
             groups = {k: v for k, v in match.groupdict().items() if v is not None}
             first, last = log.index_at(match.start()), log.index_at(max(match.start(), match.end() - 1))
             yield Seen(signature, groups, first, last, log, machine, run)
@@ -171,10 +182,10 @@ def matches(cause: Cause, log: LogFacts, machine: MachineFacts, run: RunFacts) -
 
 def _found(pattern: re.Pattern[str], signature: Signature, log: LogFacts) -> Iterator[re.Match[str]]:
     """The matches near the needle: an expression never runs over the whole of a large log."""
-    several = "\n" in signature.needle or r"\n" in signature.pattern.replace(r"[^\n]", "")
-    lines = NEIGHBOURS if several else 0
+    several = any("\n" in needle for needle in signature.needles) or r"\n" in signature.pattern.replace(r"[^\n]", "")
+    lines = NEIGHBOURS if several else MESSAGE
     done = -1
-    for position in _places(signature.needle, log.text):
+    for position in sorted({place for needle in signature.needles for place in _places(needle, log.text)}):
         if position < done:
             continue
         first, last = log.around(position, lines)

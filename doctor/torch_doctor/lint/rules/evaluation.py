@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 
 from torch_doctor.facts.code_index import FUNCTIONS, Scope, dotted
@@ -21,6 +22,7 @@ from torch_doctor.lint.events import (
 )
 from torch_doctor.lint.flow import (
     call_sites,
+    calls_in,
     in_body,
     inside,
     loops_around,
@@ -87,7 +89,9 @@ def evaluation_with_gradients(script: Script) -> Iterator[Finding]:
             continue
         if wants_gradient(script, block if block is not scope.node else scope.node) or _for_gradient(script, scope):
             continue
-        if frozen(script, dotted(call.func)) or _is_unit_test(script, scope):
+        if frozen(script, dotted(call.func)) or _is_unit_test(script, scope) or _is_fallback(script, call):
+            continue
+        if loops and _made_in_loop(script, call, loops[0]):
             continue
         seen.add(block)
         weak = block is scope.node
@@ -100,10 +104,28 @@ def evaluation_with_gradients(script: Script) -> Iterator[Finding]:
         )
 
 
+def _is_fallback(script: Script, call: ast.Call) -> bool:
+    """In the handler of a try that ran the same under no_grad(): it needs the gradient."""
+    around = list(script.index.ancestors(call))
+    for handler, parent in itertools.pairwise(around):
+        if isinstance(handler, ast.ExceptHandler) and isinstance(parent, ast.Try):
+            return any(grad_off(script, c) for s in parent.body for c in calls_in(script, s) if is_forward(script, c))
+    return False
+
+
+def _made_in_loop(script: Script, call: ast.Call, loop: ast.AST) -> bool:
+    """A model that is made anew in each round is tried out, not evaluated over data."""
+    name = dotted(call.func)
+    bound = script.index.scope(call).bindings.get(name, ())
+    return any(b.how == "assign" and in_body(b.node, loop) for b in bound)
+
+
 def _is_unit_test(script: Script, scope: Scope) -> bool:
     """A test of a module compares outputs of a few inputs: the graph costs nothing there."""
-    name = script.path.replace("\\", "/").rsplit("/", 1)[-1]
-    return name.startswith(("test_", "conftest")) and any(s.name.startswith("test") for s in _around(scope))
+    *folders, name = script.path.replace("\\", "/").split("/")
+    if not name.startswith(("test_", "conftest")):
+        return False
+    return bool({"tests", "test"} & set(folders)) or any(s.name.startswith("test") for s in _around(scope))
 
 
 def _around(scope: Scope) -> Iterator[Scope]:
@@ -207,7 +229,10 @@ def _other_branch(script: Script, mode: ast.AST, call: ast.AST) -> bool:
 
 def _is_model(script: Script, call: ast.Call) -> bool:
     value = receiver(call)
-    return value is not None and not call.keywords and kind(script, value) in ("module", "") and len(call.args) <= 1
+    most = 1 if dotted(call.func).endswith(".train") else 0
+    return (
+        value is not None and not call.keywords and kind(script, value) in ("module", "") and len(call.args) <= most
+    )
 
 
 @check("GRD104", "eval-mode-never-undone")
@@ -255,7 +280,11 @@ def eval_mode_never_undone(script: Script) -> Iterator[Finding]:
     References:
         https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.train
     """
-    if not script.index.by_tail.get("eval") or uses(script, "lightning", "pytorch_lightning", "fastai", "ignite"):
+    if (
+        _is_unit_test(script, script.index.module)
+        or not script.index.by_tail.get("eval")
+        or uses(script, "lightning", "pytorch_lightning", "fastai", "ignite")
+    ):
         return
     done: set[ast.AST] = set()
     for function in [script.index.module, *script.index.functions]:

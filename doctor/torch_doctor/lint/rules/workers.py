@@ -287,6 +287,7 @@ def cuda_in_worker(script: Script) -> Iterator[Finding]:
         function = _function(script, value)
         if function is not None:
             places.append((function, True))
+    yield from _cuda_kept(script)
     seen: set[ast.AST] = set()
     for scope, sure in places:
         for where, call in reached(script, scope.node, 2):
@@ -299,6 +300,27 @@ def cuda_in_worker(script: Script) -> Iterator[Finding]:
                     f"{source(script, call)} runs in a worker: CUDA cannot be initialised in a forked process",
                     "Return CPU tensors, set pin_memory=True, move the batch in the training loop",
                 )
+
+
+def _cuda_kept(script: Script) -> Iterator[Finding]:
+    """A CUDA tensor that __init__ keeps and __getitem__ reads."""
+    for item in dataset_classes(script):
+        start, reader = item.scope.function("__init__"), item.scope.function("__getitem__")
+        if item.workers != "some" or start is None or reader is None:
+            continue
+        for name, bound in start.bindings.items():
+            for binding in bound if name.startswith("self.") else ():
+                value = binding.value
+                if not isinstance(value, ast.Call) or not _uses_cuda(script, value):
+                    continue
+                if any(dotted(n) == name for n in ast.walk(reader.node) if isinstance(n, ast.Attribute)):
+                    yield finding(
+                        script,
+                        value,
+                        ERROR,
+                        f"{name} is a CUDA tensor and the workers read it: a forked process cannot use CUDA",
+                        "Keep it on the CPU and move the batch in the training loop",
+                    )
 
 
 def _function(script: Script, value: ast.expr) -> Scope | None:
