@@ -443,7 +443,7 @@ register(
         "the checkpoint has another layout than the code expects ({what})",
         Remediation(
             "Look at what is in it, and take the part that holds the weights",
-            ("state = checkpoint.get('state_dict', checkpoint)"),
+            ("state = checkpoint.get('state_dict', checkpoint)",),
         ),
         (
             Signature(
