@@ -42,6 +42,7 @@ class Script:
         text: the source with ``\\n`` line ends and no BOM; for a notebook, its code cells one after another.
         tree: the syntax tree.
         cells: for a notebook, where each line of ``text`` comes from; empty for a file.
+        unparsed: where the cells of a notebook that are no Python fail; they are blank in ``text``.
         neighbours: dotted module name -> the module beside this one that an import of it means.
         launches: what starts containers in the same folder.
         original: the text with its own line ends, where they differ from ``text``'s.
@@ -52,6 +53,7 @@ class Script:
     text: str
     tree: ast.Module
     cells: tuple[SourceLine, ...] = ()
+    unparsed: tuple[SourceLine, ...] = ()
     neighbours: Mapping[str, Script] = field(default_factory=dict)
     launches: Sequence[Launch] = ()
     original: str = ""

@@ -81,7 +81,7 @@ def _name(script: Script, node: ast.Name, depth: int) -> bool | None:
 
 
 def _bound(script: Script, item: Binding, depth: int) -> bool | None:
-    if item.value is None:
+    if item.value is None or depth <= 0:
         return None
     if item.how == "loop":
         return None
@@ -97,7 +97,8 @@ def _bound(script: Script, item: Binding, depth: int) -> bool | None:
         own = carries(script, item.value, depth - 1)
         if own or previous is None or previous is item:
             return own
-        return own if _bound(script, previous, depth - 1) is False else _bound(script, previous, depth - 1)
+        earlier = _bound(script, previous, depth - 1)
+        return own if earlier is False else earlier
     if item.how == "with":
         return None
     return carries(script, item.value, depth - 1)

@@ -153,6 +153,9 @@ def _assigned(script: Script, node: ast.Assign) -> Iterator[tuple[str, ast.expr,
 
 
 def _same(left: ast.AST, right: ast.AST) -> bool:
+    places = (ast.Name, ast.Attribute, ast.Subscript)
+    if not isinstance(left, places) or not isinstance(right, places):
+        return False
     return ast.dump(left).replace("Store()", "Load()") == ast.dump(right).replace("Store()", "Load()")
 
 
