@@ -35,9 +35,6 @@ def test_terminfo_knows(host: Any, term: str) -> None:
     assert host.check_output(f"TERM={term} tput colors").isdigit() or term == "vt100"
 
 
-@pytest.mark.parametrize(
-    "options", [(), ("--user=12345:12345", "--read-only", "--tmpfs=/tmp:exec")], ids=["trainer", "any"]
-)
 @pytest.mark.parametrize("shell", ["bash -lc", "sh -lc", "bash -c"])
 def test_a_login_shell_finds_the_virtual_environment(host: Any, shell: str) -> None:
     assert host.check_output(f"{shell} 'command -v python; command -v torch-doctor'") == (
@@ -53,6 +50,9 @@ def test_a_bare_tmux_has_the_mouse_and_a_long_history(host: Any) -> None:
     host.check_output("tmux -L bare kill-server")
 
 
+@pytest.mark.parametrize(
+    "options", [(), ("--user=12345:12345", "--read-only", "--tmpfs=/tmp:exec")], ids=["trainer", "any"]
+)
 def test_tmux_and_screen_hold_a_session(hosts: Callable[..., Any], options: tuple[str, ...]) -> None:
     host = hosts(*options)
     host.check_output("tmux -L t -f /etc/torch-doctor/tmux.conf new-session -d -s held 'exec sleep 1000'")
