@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import NoReturn
 
@@ -61,6 +60,8 @@ def write_file(path: Path, text: str) -> None:
     Raises:
         DoctorError: where the folder does not exist or cannot be written.
     """
+    import tempfile  # 5 ms of every start, for the few that write a file
+
     try:
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
