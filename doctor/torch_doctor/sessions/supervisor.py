@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_doctor.facts.sessions import STOPPED_BY_COMMAND, STOPPED_BY_CONTAINER, STOPPED_BY_SIGNAL
-from torch_doctor.sessions import child, kernel, proc, protocol, spec, state, store, terminal, verdict
+from torch_doctor.sessions import child, helper, kernel, proc, protocol, spec, state, store, terminal, verdict
 from torch_doctor.sessions.ending import Ending, Stop, Watch
 from torch_doctor.sessions.log import LogWriter
 from torch_doctor.sessions.server import Client, Server
@@ -338,27 +338,15 @@ class Supervisor:
 
     def _begin_postmortem(self) -> None:
         """Have the failure explained, by a child process with a time limit; without it the end is as good."""
-        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        streams = [(os.POSIX_SPAWN_DUP2, nothing, n) for n in (0, 1, 2)]
-        try:
-            self.helper = os.posix_spawn(
-                self.spec.postmortem[0],
-                self.spec.postmortem,
-                os.environ,
-                file_actions=streams,
-                setpgroup=0,
-                setsigmask=(),
-            )
-        except OSError:
+        self.helper = helper.spawn(self.spec.postmortem)
+        if not self.helper:
             self.over = True
-        finally:
-            os.close(nothing)
         self.after(self.spec.postmortem_timeout, "postmortem", lambda: proc.send_group(self.helper, signal.SIGKILL))
 
     def _postmortem_over(self) -> None:
         proc.send_group(self.helper, signal.SIGKILL)
         self.helper = 0
-        cause, remedy = _cause(self.folder / store.POSTMORTEM)
+        cause, remedy = helper.cause(self.folder / store.POSTMORTEM)
         self.change(postmortem=cause, remedy=remedy)
         self.over = True
 
@@ -368,19 +356,6 @@ class Supervisor:
         for name in (store.RESERVE, spec.FILE):
             with contextlib.suppress(OSError):
                 (self.folder / name).unlink(missing_ok=True)
-
-
-def _cause(report: Path) -> tuple[str, str]:
-    """The root cause that explain found, and what mends it, one line each; "" where it found none."""
-    try:
-        findings = json.loads(report.read_text(encoding="utf-8"))["findings"]
-        if not findings:
-            return "", ""
-        first, remedy = findings[0], findings[0]["remediation"]
-        lines = [*remedy["commands"], remedy["text"]][0].splitlines()
-        return f"{first['id']} {first['name']}: {first['message']}", lines[0] if lines else ""
-    except (OSError, ValueError, KeyError, TypeError):
-        return "", ""
 
 
 def _describe(sender: kernel.Sender) -> str:

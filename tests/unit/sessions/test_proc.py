@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from support.sessions import until
 
 from torch_doctor.sessions import proc
 from torch_doctor.sessions.proc import Stat
@@ -85,7 +86,8 @@ def test_a_zombie_and_another_group_are_not_signalled() -> None:
 def test_what_belongs_to_a_session_is_known_by_its_environment() -> None:
     settings = {"TORCH_DOCTOR_SESSION": "s", "TORCH_DOCTOR_SESSION_DIR": "/d/s"}
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, **settings}) as child:
-        assert proc.of_session("s", "/d/s", [child.pid, os.getpid()]) == [child.pid]
+        # the kernel shows the new environment a moment after the exec
+        assert until(lambda: proc.of_session("s", "/d/s", [child.pid, os.getpid()])) == [child.pid]
         assert proc.of_session("s", "/other/s", [child.pid]) == []
 
 
