@@ -525,7 +525,7 @@ def _plain_loader(node: ast.AST, script: Script) -> bool:
     return True
 
 
-def _moved(script: Script, function: ast.AST, loop: ast.AST) -> bool:
+def _moved(script: Script, function: ast.AST, loop: ast.AST, depth: int = 4) -> bool:
     """Whether the module was moved to a GPU before, here or where this function is called from."""
     name = dotted(function)
     scope = script.index.scope(function)
@@ -546,18 +546,19 @@ def _moved(script: Script, function: ast.AST, loop: ast.AST) -> bool:
             if inner is None:
                 break
             node = inner
-    return _moved_by_caller(script, name, scope)
+    return depth > 0 and _moved_by_caller(script, name, scope, depth)
 
 
-def _moved_by_caller(script: Script, name: str, scope: Scope) -> bool:
+def _moved_by_caller(script: Script, name: str, scope: Scope, depth: int) -> bool:
     from torch_doctor.lint.flow import argument_for, call_sites
 
-    sites = call_sites(script, scope)
+    # a function that calls itself passes its model on: only the calls from outside say where it is
+    sites = [s for s in call_sites(script, scope) if script.index.scope(s) is not scope]
     if not sites or not any(b.how == "parameter" for b in scope.bindings.get(name, ())):
         return False
     for site in sites:
         argument = argument_for(scope, site, name)
-        if not isinstance(argument, (ast.Name, ast.Attribute)) or not _moved(script, argument, site):
+        if not isinstance(argument, (ast.Name, ast.Attribute)) or not _moved(script, argument, site, depth - 1):
             return False
     return True
 
