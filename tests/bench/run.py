@@ -13,7 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from harness import Row, machine  # noqa: E402 - found beside this file
+from harness import Row, machine  # noqa: E402 - found through the line above
 
 
 def modules() -> list[str]:

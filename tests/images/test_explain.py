@@ -136,24 +136,33 @@ FAILURES = (
     Failure(
         "no compiler",
         "CMP201",
-        train("print(torch.compile(model)(x))"),
+        "import os\nos.environ['CXX'] = 'no-such-g++'\n"
+        + train("print(torch.compile(lambda t: t.sin() + t.cos())(x))"),
         "gcc",
-        ("--env=PATH=/opt/venv/bin", "--env=CXX=g++-none", "--entrypoint=/opt/venv/bin/python"),
-        ("/code/train.py",),
     ),
     Failure(
         "a cache on noexec",
         "CMP204",
-        train("print(torch.compile(model)(x))"),
+        "import os\nos.environ['TORCHINDUCTOR_CACHE_DIR'] = '/noexec'\n"
+        + train("print(torch.compile(lambda t: t.sin() + t.cos())(x))"),
         "noexec",
-        ("--tmpfs=/noexec", "--env=TORCHINDUCTOR_CACHE_DIR=/noexec"),
+        ("--tmpfs=/noexec:mode=1777",),
     ),
     Failure(
         "a uid without a name",
         "FS201",
-        "import getpass\nprint(getpass.getuser())\n",
+        """
+    import getpass, os
+    for key in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        os.environ.pop(key, None)
+    print(getpass.getuser())
+""",
         "passwd",
-        ("--user=4242:4242", "--env=USER=", "--env=LOGNAME=", "--env=USERNAME=", "--entrypoint=/opt/venv/bin/python"),
+        (
+            "--user=4242:4242",
+            "--entrypoint=/opt/venv/bin/python",
+            "--volume={code}/nsswitch.conf:/etc/nsswitch.conf:ro",
+        ),
         ("/code/train.py",),
     ),
     Failure("tensors on two devices", "DEV201", train("model.to('meta')(x)"), "x.device"),
@@ -337,11 +346,13 @@ def code(tmp_path: Path) -> Path:
 
 def log_of(image: str, code: Path, failure: Failure, options: Sequence[str] = ()) -> str:
     (code / "train.py").write_text(textwrap.dedent(failure.script))
+    (code / "nsswitch.conf").write_text("passwd: files\n")  # the image's own names every uid
+    theirs = [option.replace("{code}", str(code)) for option in failure.options]
     ours = ("--shm-size=1g",) if not any(o.startswith("--shm-size") for o in failure.options) else ()
     done = containers.run(
         image,
         *failure.command,
-        options=("--env=TORCH_DOCTOR_PREFLIGHT=off", f"--volume={code}:/code:ro", *ours, *failure.options, *options),
+        options=("--env=TORCH_DOCTOR_PREFLIGHT=off", f"--volume={code}:/code:ro", *ours, *theirs, *options),
     )
     assert done.returncode != 0, done.stdout
     return done.stdout + done.stderr

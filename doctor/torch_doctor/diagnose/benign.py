@@ -9,7 +9,10 @@ from torch_doctor.facts.log import LogFacts
 
 #: (pattern, why it means nothing). Collected from healthy runs of torch 1.9 to 2.15, 2026-11.
 BENIGN = (
-    (r"NCCL INFO (?!Channel [^\n]*via )", "what NCCL_DEBUG=INFO prints on the way, with paths that it tried"),
+    (
+        r"NCCL INFO (?!Channel [^\n]*via |NET/Socket : Using)",
+        "what NCCL_DEBUG=INFO prints on the way, with paths that it tried",
+    ),
     (r"\[c10d\][^\n]*errno: (?:97|99)\b", "a node without IPv6: the store goes on with IPv4"),
     (r"^[^\n]*Unable to register cu(?:DNN|FFT|BLAS) factory", "TensorFlow loaded beside torch"),
     (r"Could not load dynamic library|TF-TRT Warning|tensorrt\.so", "optional libraries of TensorFlow"),

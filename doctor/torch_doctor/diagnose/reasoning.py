@@ -40,7 +40,7 @@ def arrange(results: Sequence[CheckResult], log: LogFacts, run: RunFacts) -> tup
         # it ended well, or on request: what the log says of errors was caught, or is an echo of the stop
         found = [c for c in found if c.kind in (DEGRADED, HINT)]
     alive = _one_each([c for c in found if not _recovered(c, log)])
-    if any(c.kind not in (UNKNOWN, HINT) for c in alive):
+    if any(_outranks(c, alive) for c in alive):
         alive = [c for c in alive if c.kind != UNKNOWN]
     if not alive:
         return tuple(_with(r, {}) for r in results)
@@ -48,6 +48,13 @@ def arrange(results: Sequence[CheckResult], log: LogFacts, run: RunFacts) -> tup
     well = completed(log) is not None or run.exit_status == 0
     shown = {c.id: _placed(c, root, well) for c in alive}
     return tuple(_with(r, shown) for r in results)
+
+
+def _outranks(c: _Candidate, others: Sequence[_Candidate]) -> bool:
+    """True where a known cause stands; an echo counts only where no error of its own stands before it."""
+    if c.kind in (UNKNOWN, HINT):
+        return False
+    return c.kind != ECHO or not any(o.kind == UNKNOWN and o.line < c.line for o in others)
 
 
 def _one_each(candidates: Sequence[_Candidate]) -> list[_Candidate]:
@@ -75,6 +82,9 @@ def _root(candidates: Sequence[_Candidate], log: LogFacts) -> _Candidate:
     }
     first_rank = _first_failed_rank(log)
     free = [c for c in candidates if c.id not in explained] or list(candidates)
+    unknown = [c for c in candidates if c.kind == UNKNOWN]
+    if unknown and all(c.kind in (ECHO, HINT, UNKNOWN) for c in candidates):
+        return unknown[0]
 
     def order(c: _Candidate) -> tuple[Any, ...]:
         promoted = any(o.id in explained and _explains(c, o) for o in candidates)

@@ -33,6 +33,8 @@ STEMS = tuple(
         "exited",
         "oom",
         "stall",
+        "stuck",
+        "dead",
         "hang",
         "deadlock",
         "leaked",
@@ -84,7 +86,8 @@ STEMS = tuple(
         "broken pipe", "reset by peer", "not initiali", "not yet", "forward compat", "no longer", "fallen off",
         "is lost", "disk i", "disk q", "disk is", "quota", "expected ", "must be", "must have", "should be",
         "does not", "doesn't", "limit reached", "core dump", "core file", "bad ", "bad_", "terminate", "owned by",
-        "unknown terminal", "requires reset", "low on resource", "new process", "no server", "no screen",
+        "unknown terminal", "requires reset", "low on resource", "new process", "no server", "were found",
+        "no screen",
         "never reach", "python ", "python3", "truncated", "hangup", "memory",
         "only ", "reset ",
     )

@@ -205,9 +205,19 @@ register(
                 "Ran out of input",
                 '  File "torch/serialization.py", line 1495, in _legacy_load\nEOFError: Ran out of input',
                 '  File "multiprocessing/spawn.py", line 122, in spawn_main\nEOFError: Ran out of input',
-                r"(?:torch/serialization\.py|pickle\.load|torch\.load)[^\n]*\n(?:.*\n){0,10}?EOFError: Ran out of "
-                r"input",
+                r"(?:torch/serialization\.py|_weights_only_unpickler\.py|pickle\.load"
+                r"|torch\.load)[^\n]*\n(?:.*\n){0,14}?"
+                r"EOFError: Ran out of input",
                 source="torch 0.4 to 2.15: an empty file",
+            ),
+            Signature(
+                "EOFError",
+                '  File "/opt/venv/lib/python3.11/site-packages/torch/_weights_only_unpickler.py", line 530, in '
+                "load\n"
+                "    raise EOFError\nEOFError",
+                "EOFError: the pipe",
+                r"(?:torch/serialization\.py|_weights_only_unpickler\.py)[^\n]*\n(?:.*\n){0,14}?EOFError$",
+                source="torch 2.0 to 2.15 with weights_only: an empty file",
             ),
             Signature(
                 "pickle data was truncated",
@@ -344,6 +354,52 @@ register(
             )
             if "numpy._core" in seen.groups.get("what", "")
             else verdict
+        ),
+    ),
+    Cause(
+        "CKP213",
+        "checkpoint-of-another-layout",
+        "The checkpoint is not laid out as the code expects.",
+        "A state_dict has the weights at the top; a training checkpoint is a dict of several; a whole model is an "
+        "object.",
+        "the checkpoint has another layout than the code expects ({what})",
+        Remediation(
+            "Look at what is in it, and take the part that holds the weights",
+            ("torch-doctor checkpoint inspect CHECKPOINT", "state = checkpoint.get('state_dict', checkpoint)"),
+        ),
+        (
+            Signature(
+                "KeyError: '",
+                "    model.load_state_dict(ckpt[\"state_dict\"])\nKeyError: 'state_dict'",
+                "KeyError: 'name'",
+                r"^(?P<what>KeyError: '(?:state_dict|model|model_state_dict|model_state|optimizer"
+                r"|optimizer_state_dict|epoch|ema|net)')$",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "object has no attribute",
+                "AttributeError: 'collections.OrderedDict' object has no attribute 'eval'",
+                "AttributeError: 'Net' object has no attribute 'x'",
+                r"(?P<what>'(?:collections\.)?(?:OrderedDict|dict)' object has no attribute "
+                r"'(?:eval|to|cuda|state_dict|forward|parameters|train)')",
+                source="python 3.8 to 3.14: a state_dict used as a model",
+            ),
+            Signature(
+                "Missing key in checkpoint state_dict",
+                "RuntimeError: Missing key in checkpoint state_dict: model.wte.weight.",
+                "Missing key(s) in state_dict",
+                r"(?P<what>Missing key in checkpoint state_dict: [\w.]+)",
+                source="torch 2.1 to 2.15, torch.distributed.checkpoint",
+            ),
+            Signature(
+                "Some tensors share memory",
+                "RuntimeError: Some tensors share memory, this will lead to duplicate memory on disk and potential "
+                "differences when loading them "
+                "again",
+                "tensors share memory",
+                r"(?P<what>Some tensors share memory)",
+                source="safetensors 0.3 to 0.7: tied weights, use save_model",
+            ),
         ),
     ),
     Cause(

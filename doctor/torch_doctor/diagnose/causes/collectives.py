@@ -79,6 +79,15 @@ register(
         ),
         (
             Signature(
+                "watchdog got stuck for",
+                "[rank0]:[F1130 ProcessGroupNCCL.cpp:1552] [PG ID 0 PG GUID 0 Rank 0] ProcessGroupNCCL's watchdog "
+                "got stuck for 480 seconds "
+                "without making progress in monitoring enqueued collectives.",
+                "watchdog started",
+                r"watchdog got stuck for \d+ seconds|Heartbeat monitor timed out",
+                source="torch 2.2 to 2.15, ProcessGroupNCCL.cpp",
+            ),
+            Signature(
                 "Watchdog caught collective operation timeout",
                 "[E ProcessGroupNCCL.cpp:458] [Rank 0] Watchdog caught collective operation timeout: "
                 "WorkNCCL(SeqNum=96120, OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 25624887 "
@@ -218,6 +227,90 @@ register(
             )
             if "ready only once" in seen.log.lines[seen.index].text
             else with_message(verdict, verdict.message.replace("?", ""))
+        ),
+    ),
+    Cause(
+        "DST215",
+        "nccl-versions-differ",
+        "The ranks run different versions of NCCL or torch.",
+        "Messages of the bootstrap have another length in each version.",
+        "the ranks exchange messages of different length ({what}): they run different versions of NCCL or torch, "
+        "or different numbers of GPUs",
+        Remediation(
+            "Run the same image on every node",
+            (
+                'python -c "import torch; print(torch.__version__, torch.cuda.nccl.version())"',
+                "NCCL_DEBUG=VERSION torchrun ...",
+            ),
+        ),
+        (
+            Signature(
+                "Message truncated",
+                "bootstrap.cc:77 NCCL WARN Message truncated : received 1024 bytes instead of 256",
+                "Message truncated by the logger",
+                r"(?P<what>Message truncated : received \d+ bytes instead of \d+)",
+                source="NCCL 2.x",
+            ),
+        ),
+        explains=("DST22",),
+    ),
+    Cause(
+        "DST216",
+        "cpu-tensor-in-nccl-collective",
+        "A CPU tensor was given to a collective of NCCL.",
+        "NCCL moves GPU memory only; objects and CPU tensors need gloo.",
+        "a collective got a CPU tensor on the NCCL backend",
+        Remediation(
+            "Move it to the rank's GPU, or make the group with both backends",
+            ("tensor = tensor.to(device)", "init_process_group('cpu:gloo,cuda:nccl')"),
+        ),
+        (
+            Signature(
+                "No backend type associated with device type cpu",
+                "RuntimeError: No backend type associated with device type cpu",
+                "device type cpu",
+                source="torch 2.0 to 2.15",
+            ),
+            Signature(
+                "Tensors must be CUDA and dense",
+                "RuntimeError: Tensors must be CUDA and dense",
+                "Tensors must be dense",
+                source="torch 1.0 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "DST217",
+        "models-differ-between-ranks",
+        "DDP found different models on the ranks.",
+        "The parameters' number, order or shapes differ: another configuration, a random architecture, or another "
+        "checkpoint on one rank.",
+        "the models of the ranks[[ (rank {rank})]] are not the same: the parameters' number, order or shapes differ",
+        Remediation(
+            "Build the model from the same configuration and seed on every rank",
+            (
+                "torch.manual_seed(0)  # before the model is made, on every rank",
+                "TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun ...",
+            ),
+        ),
+        (
+            Signature(
+                "in this process with sizes",
+                "RuntimeError: DDP expects same model across all ranks, but Rank 1 has 4 params, while rank 0 has "
+                "inconsistent 6 params.\n[1]: "
+                "params[0] in this process with sizes [4] appears not to match sizes of the same param in process 0.",
+                "in this process with size",
+                r"params\[\d+\] in this process with sizes",
+                source="torch 1.9 to 2.15",
+            ),
+            Signature(
+                "DDP expects same model across all ranks",
+                "RuntimeError: DDP expects same model across all ranks, but Rank 1 has 4 params, while rank 0 has "
+                "inconsistent 6 params.",
+                "same model across all ranks",
+                r"DDP expects same model across all ranks, but Rank (?P<rank>\d+)",
+                source="torch 1.9 to 2.15",
+            ),
         ),
     ),
     Cause(

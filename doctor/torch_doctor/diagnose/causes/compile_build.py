@@ -151,6 +151,13 @@ register(
         ),
         (
             Signature(
+                "ldconfig'",
+                "FileNotFoundError: [Errno 2] No such file or directory: '/sbin/ldconfig'",
+                "FileNotFoundError: [Errno 2] No such file or directory: '/sbin/x'",
+                r"No such file or directory: '(?:/sbin/)?ldconfig'",
+                source="triton 2.0 to 3.6, which asks ldconfig for libcuda",
+            ),
+            Signature(
                 "libcuda.so cannot found",
                 "AssertionError: libcuda.so cannot found!\nPossible files are located at "
                 "['/lib/x86_64-linux-gnu/libcuda.so.1'].",
@@ -381,6 +388,20 @@ register(
         ),
         (
             Signature(
+                "from 'triton",
+                "ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler'",
+                "imported from 'triton'",
+                r"cannot import name '\w+' from 'triton[\w.]*'|module 'triton[\w.]*' has no attribute '\w+'",
+                source="torch 2.2 to 2.15 with the triton of another torch",
+            ),
+            Signature(
+                "module 'triton",
+                "AttributeError: module 'triton.language' has no attribute 'dtype'",
+                "module 'tritonclient'",
+                r"module 'triton(?:\.[\w.]+)?' has no attribute '\w+'",
+                source="torch 2.0 to 2.15 with the triton of another torch",
+            ),
+            Signature(
                 "TritonMissing",
                 "torch._inductor.exc.TritonMissing: Cannot find a working triton installation. Either the package "
                 "is not installed or it is too old.",
@@ -454,6 +475,39 @@ register(
         ),
         kind=VAGUE,
         decide="TORCHINDUCTOR_COMPILE_THREADS=1 python train.py",
+    ),
+    Cause(
+        "CMP215",
+        "launcher-build-failed",
+        "gcc failed on triton's launcher, and its words are not in the log.",
+        "The build needs Python.h and libcuda.so; the wrapper shows only the command and its status.",
+        "gcc failed to build triton's launcher: Python.h (python3-dev) or libcuda.so is missing; what gcc said is "
+        "not in this log",
+        Remediation(
+            "Install the headers of this Python, see that libcuda.so can be linked, and run the command once by "
+            "hand to read its error",
+            (
+                "apt-get install -y python3-dev libc6-dev",
+                "ls -l /lib/x86_64-linux-gnu/libcuda.so*",
+                "echo 'int main(){}' > /tmp/a.c && gcc /tmp/a.c -lcuda",
+            ),
+        ),
+        (
+            Signature(
+                "returned non-zero exit status",
+                "subprocess.CalledProcessError: Command '['/usr/bin/gcc', '/tmp/tmpabc/main.c', '-O3', '-shared', "
+                "'-fPIC', '-o', "
+                "'/tmp/tmpabc/cuda_utils.cpython-310-x86_64-linux-gnu.so', '-lcuda']' returned non-zero exit "
+                "status 1.",
+                "subprocess.CalledProcessError: Command '['/usr/bin/python', 'train.py']' returned non-zero exit "
+                "status 1.",
+                r"CalledProcessError: Command '\[?'?\S*(?:gcc|g\+\+|cc|clang)'?,? "
+                r"[^\n]*(?:main\.c|cuda_utils|launcher|-shared)[^\n]*returned non-zero exit status",
+                source="triton 2.0 to 3.6",
+            ),
+        ),
+        kind=VAGUE,
+        explains=("CMP22", "SES222"),
     ),
     Cause(
         "CMP213",

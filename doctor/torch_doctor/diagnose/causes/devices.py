@@ -62,6 +62,13 @@ register(
                 source="torch 0.4 to 2.15",
             ),
             Signature(
+                "is not on the expected device",
+                "RuntimeError: Tensor on device meta is not on the expected device cpu!",
+                "is on the expected device",
+                r"Tensor on device (?P<devices>\S+ is not on the expected device [\w:]+)",
+                source="torch 1.12 to 2.15, fake and meta tensors, CUDA decompositions",
+            ),
+            Signature(
                 " to have the same device",
                 "RuntimeError: Expected tensor for argument #1 'input' to have the same device as tensor for "
                 "argument #2 "

@@ -358,6 +358,43 @@ register(
         judge=driver_too_old,
     ),
     Cause(
+        "GPU216",
+        "driver-module-not-loaded",
+        "The kernel does not load the NVIDIA module.",
+        "It is not built for the running kernel, Secure Boot rejects its signature, or nouveau holds the card.",
+        "the NVIDIA kernel module does not load ({what}): it is not built for this kernel, or Secure Boot rejects "
+        "its signature",
+        Remediation(
+            "Install the kernel headers and rebuild the module with DKMS, enrol its key or switch Secure Boot off, "
+            "then reboot",
+            ("sudo dkms autoinstall", "sudo mokutil --sb-state", "uname -r; dkms status", "sudo modprobe nvidia"),
+        ),
+        (
+            Signature(
+                "could not insert 'nvidia",
+                "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service",
+                "could not insert the row",
+                r"could not insert '(?P<mod>nvidia\w*)': (?P<what>[^\n]+)",
+                source="kmod 20 to 34",
+            ),
+            Signature(
+                "Module nvidia not found",
+                "modprobe: FATAL: Module nvidia not found in directory /lib/modules/6.8.0-45-generic",
+                "Module nvidia found",
+                r"(?P<what>Module nvidia\S* not found in directory \S+)",
+                source="kmod 20 to 34",
+            ),
+            Signature(
+                "RmInitAdapter failed",
+                "NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x26:0x56:1474)",
+                "RmInitAdapter ok",
+                r"(?P<what>RmInitAdapter failed[^\n]*)",
+                source="NVIDIA kernel module 470 to 590",
+            ),
+        ),
+        explains=("GPU2",),
+    ),
+    Cause(
         "GPU215",
         "no-driver-on-host",
         "The container toolkit found no NVIDIA driver on the host.",

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import re
+
 from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation, mib
 
 
 def permission(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """The path says whose file it is."""
+    """The path says whose file it is: a cache under / or /root is a HOME that is not this user's."""
     path = seen.groups.get("path", "")
+    if path.startswith(("/.", "/root/", "/nonexistent", "/home/")) and re.search(r"^/\.|/\.\w+|nonexistent", path):
+        return with_message(
+            verdict,
+            f"permission denied on {path}: a cache under a home folder that this uid does not own (HOME is / or "
+            "another user's, or an "
+            "earlier container made it as root)",
+            Remediation(
+                "Give the uid a home of its own, or name writable caches (HF_HOME, TORCH_HOME, XDG_CACHE_HOME, "
+                "MPLCONFIGDIR); run the "
+                "container with the owner's uid",
+                (
+                    "docker run --user $(id -u):$(id -g) -e HOME=/workspace ...",
+                    "export HF_HOME=/workspace/.cache/hf XDG_CACHE_HOME=/workspace/.cache",
+                    "ls -ldn FOLDER; id",
+                ),
+            ),
+            path=path,
+        )
     return with_message(verdict, verdict.message, None, path=path)
 
 
@@ -116,6 +136,34 @@ register(
         ),
         judge=permission,
         decide="ls -ldn PATH; id",
+    ),
+    Cause(
+        "FS211",
+        "operation-not-permitted",
+        "The kernel does not permit an operation: a capability is missing, or the file system refuses.",
+        "chown and mount need capabilities that containers drop; NFS with root_squash makes root nobody.",
+        "{path}: operation not permitted: the container has dropped the capability, or the file system (NFS with "
+        "root_squash) refuses it to root",
+        Remediation(
+            "Do it outside the container, or run with the owner's uid; add the one capability that is needed",
+            ("docker run --user $(id -u):$(id -g) ...", "docker run --cap-add CHOWN ..."),
+        ),
+        (
+            Signature(
+                "[Errno 1] Operation not permitted",
+                "PermissionError: [Errno 1] Operation not permitted: '/data/out'",
+                "Operation not permitted for guests",
+                r"\[Errno 1\] Operation not permitted: '(?P<path>[^'\n]*)'",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "changing ownership of",
+                "chown: changing ownership of '/workspace/out': Operation not permitted",
+                "changing ownership",
+                r"changing ownership of ['‘](?P<path>[^'’]*)['’]: Operation not permitted",
+                source="coreutils",
+            ),
+        ),
     ),
     Cause(
         "FS203",

@@ -102,6 +102,19 @@ register(
         ),
         (
             Signature(
+                "No devices were found",
+                "No devices were found",
+                "No devices were found in the config of x",
+                r"^No devices were found$",
+                source="nvidia-smi 390 to 590",
+            ),
+            Signature(
+                "The NVIDIA Driver was not detected",
+                "WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.",
+                "NVIDIA Driver was detected",
+                source="NVIDIA's own containers",
+            ),
+            Signature(
                 "No CUDA GPUs are available",
                 "RuntimeError: No CUDA GPUs are available",
                 "No GPUs needed",

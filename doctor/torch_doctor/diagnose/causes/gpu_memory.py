@@ -34,6 +34,8 @@ _OOM = (
 FRAGMENTED, OTHERS, LITTLE = 0.1, 0.25, 0.4
 
 
+#: share of the GPU from which one tensor is suspicious
+HUGE = 0.4
 #: bytes of a CUDA context with cuBLAS and cuDNN, roughly
 CONTEXT = 600 << 20
 
@@ -174,6 +176,20 @@ def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict
             **evidence,
             steps=steps[1] if steps else None,
         )
+    if figures.get("tried", 0.0) >= HUGE * figures.get("total", float("inf")):
+        return with_message(
+            verdict,
+            f"one tensor of {mib(figures['tried'])} was asked for on a GPU of {mib(figures['total'])}: an "
+            "attention matrix that grows "
+            "with the square of the sequence, or a shape that is not meant",
+            Remediation(
+                "Use scaled_dot_product_attention (its flash and memory-efficient kernels need no such matrix), "
+                "shorten the sequence, and "
+                "check the shapes at that line",
+                ("F.scaled_dot_product_attention(q, k, v)", "torch-doctor memory train.py"),
+            ),
+            **evidence,
+        )
     return with_message(
         verdict,
         f"this process filled the GPU by itself ({place}; {mib(figures['tried'])} more were asked for)"
@@ -286,6 +302,13 @@ register(
             ("fuser -v /dev/nvidia*", "nvidia-smi -q -d MEMORY | grep -A3 BAR1", "kill PID"),
         ),
         (
+            Signature(
+                "NCCL WARN",
+                "NCCL WARN Cuda failure 'out of memory'",
+                "NCCL WARN Cuda failure 'invalid argument'",
+                r"NCCL WARN[^\n]*Cuda failure (?:\d+ )?'out of memory'",
+                source="NCCL 2.x",
+            ),
             Signature(
                 "CUDA error: out of memory",
                 "RuntimeError: CUDA error: out of memory",

@@ -156,6 +156,40 @@ register(
         ),
     ),
     Cause(
+        "HDF213",
+        "database-connection-shared-over-fork",
+        "A connection to a database server was made before the fork and used in workers.",
+        "Workers share one socket and one TLS state; answers of the server reach the wrong one.",
+        "a database or TLS connection failed ({text}): it was made before the fork, and the workers share its socket",
+        Remediation(
+            "Connect lazily in each worker, or dispose of the pool after the fork",
+            ("engine.dispose()", "DataLoader(..., multiprocessing_context='spawn')"),
+        ),
+        (
+            Signature(
+                "decryption failed or bad record mac",
+                "psycopg2.OperationalError: SSL error: decryption failed or bad record mac",
+                "bad record",
+                r"(?P<text>decryption failed or bad record mac)",
+                source="OpenSSL under psycopg2, MySQL, S3",
+            ),
+            Signature(
+                "lost synchronization with server",
+                "psycopg2.OperationalError: lost synchronization with server: got message type",
+                "synchronization with server",
+                r"(?P<text>lost synchronization with server)",
+                source="libpq 9 to 17",
+            ),
+            Signature(
+                "PGRES_TUPLES_OK and no message from the libpq",
+                "psycopg2.DatabaseError: error with status PGRES_TUPLES_OK and no message from the libpq",
+                "PGRES_TUPLES_OK",
+                r"(?P<text>PGRES_TUPLES_OK and no message from the libpq)",
+                source="psycopg2 2.x",
+            ),
+        ),
+    ),
+    Cause(
         "HDF212",
         "zip-handle-shared-over-fork",
         "A zip archive (zarr ZipStore, zipfile, tar) was opened before the fork and read by several workers.",

@@ -107,7 +107,7 @@ register(
             ),
             Signature(
                 "XID",
-                "GPU 3: XID 94 contained ECC error",
+                "GPU 3: XID 31 MMU fault",
                 "xids=0",
                 r"(?:GPU \d+|error)[^\n]{0,30}\bX[Ii][Dd](?: error| errors)?:? (?P<xid>\d{2,3})\b",
                 source="DCGM, gpud",
@@ -128,6 +128,13 @@ register(
             ("nvidia-smi -q -d ECC,PAGE_RETIREMENT,ROW_REMAPPER", "sudo nvidia-smi --gpu-reset -i 0"),
         ),
         (
+            Signature(
+                "XID",
+                "GPU 3: XID 94 contained ECC error",
+                "GPU 3: XID 13 graphics exception",
+                r"\bX[Ii][Dd](?: error| errors)?:? (?:48|63|64|92|94|95|171|172)\b",
+                source="DCGM, gpud",
+            ),
             Signature(
                 "uncorrectable ECC error",
                 "RuntimeError: CUDA error: uncorrectable ECC error encountered",

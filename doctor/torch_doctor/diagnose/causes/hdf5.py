@@ -51,6 +51,23 @@ register(
         ),
         (
             Signature(
+                "NetCDF: HDF error",
+                "RuntimeError: Caught RuntimeError in DataLoader worker process 1.\nRuntimeError: NetCDF: HDF error",
+                "NetCDF: HDF error rate",
+                r"(?P<text>NetCDF: HDF error)$",
+                also=(WORKER,),
+                source="netCDF4 1.5 to 1.7",
+            ),
+            Signature(
+                "HDF5 error back trace",
+                'tables.exceptions.HDF5ExtError: HDF5 error back trace\n  File "H5Zdeflate.c", line 117\n    '
+                "inflate() failed",
+                "HDF5 error",
+                r"HDF5 error back trace(?:.*\n){1,40}?[^\n]*(?P<text>inflate\(\) failed|wrong B-tree signature|bad "
+                r"object header)",
+                source="PyTables 3.x",
+            ),
+            Signature(
                 "inflate() failed",
                 "OSError: Can't read data (inflate() failed)",
                 "zlib.error: Error -3 while decompressing data: inflate failed",

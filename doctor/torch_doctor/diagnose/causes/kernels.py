@@ -89,7 +89,7 @@ register(
                 source="torch 1.3 to 2.15, CPU",
             ),
         ),
-        explains=("GPU22", "GPU23", "MEM2", "DST", "LOS"),
+        explains=("GPU22", "GPU23", "MEM2", "DST"),
         judge=lambda seen, verdict: _assertion(seen, verdict),
     ),
     Cause(

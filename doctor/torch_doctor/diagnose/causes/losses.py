@@ -202,6 +202,32 @@ register(
         explains=("CMP2",),
     ),
     Cause(
+        "LOS206",
+        "probabilities-out-of-range",
+        "BCELoss got values outside 0 to 1.",
+        "It expects probabilities: raw scores need a sigmoid, and nan is outside as well.",
+        "BCELoss got values outside 0 to 1: raw scores without a sigmoid, or nan",
+        Remediation("Use BCEWithLogitsLoss on the raw scores", ("nn.BCEWithLogitsLoss()(scores, y)", LINT)),
+        (
+            Signature(
+                "all elements of ",
+                "RuntimeError: all elements of input should be between 0 and 1",
+                "all elements of the list",
+                r"all elements of (?:input|target) should be between 0 and 1",
+                source="torch 1.0 to 2.15, CPU",
+            ),
+            Signature(
+                "input_val >= zero && input_val <= one",
+                "/pytorch/aten/src/ATen/native/cuda/Loss.cu:92: operator(): block: [0,0,0], thread: [3,0,0] "
+                "Assertion `input_val >= zero && "
+                "input_val <= one` failed.",
+                "input_val",
+                source="torch 1.5 to 2.15, CUDA",
+            ),
+        ),
+        explains=("GPU22", "GPU23"),
+    ),
+    Cause(
         "LOS203",
         "index-out-of-range",
         "An index is larger than the table: a token beyond the vocabulary, a label beyond the classes.",

@@ -178,6 +178,22 @@ register(
         ),
         (
             Signature(
+                "on __main__ failed",
+                "_pickle.PicklingError: Can't pickle <class '__main__.Set'>: attribute lookup Set on __main__ failed",
+                "_pickle.PicklingError: Can't pickle <function <lambda> at 0x7f0>: attribute lookup <lambda> on "
+                "__main__ failed",
+                r"attribute lookup (?P<what>(?!<)\w+) on __main__ failed",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "it's not found as __main__.",
+                "_pickle.PicklingError: Can't pickle <function collate at 0x7f1>: it's not found as __main__.collate",
+                "_pickle.PicklingError: Can't pickle <function <lambda> at 0x7f>: it's not found as "
+                "__main__.<lambda>",
+                r"it's not found as __main__\.(?P<what>\w+)$",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
                 "on <module '__m",
                 "AttributeError: Can't get attribute 'ImageDataset' on <module '__main__' (built-in)>",
                 "AttributeError: Can't get attribute 'Foo' on <module 'models.old' from '/app/models/old.py'>",
@@ -291,6 +307,81 @@ register(
             ),
         ),
         explains=("WRK21", "WRK22"),
+    ),
+    Cause(
+        "WRK213",
+        "dataset-too-large-to-pickle",
+        "The data set is too large to be sent to a worker.",
+        "spawn and forkserver send the whole data set through a pipe; old pickle protocols stop at 2 or 4 GiB, "
+        "deep structures at the limit of "
+        "recursion.",
+        "the data set is too large or too deep to be pickled for a worker",
+        Remediation(
+            "Keep paths or an index in the data set and read the data in the worker; map large arrays from disk",
+            ("np.load(path, mmap_mode='r')", "DataLoader(..., multiprocessing_context='fork')"),
+        ),
+        (
+            Signature(
+                "larger than 4",
+                "OverflowError: cannot serialize a bytes object larger than 4 GiB",
+                "a file larger than 4 GB",
+                r"cannot serialize a (?:bytes|string) object larger than 4 ?GiB",
+                source="python 3.6 to 3.14",
+            ),
+            Signature(
+                "format requires -2147483648",
+                "struct.error: 'i' format requires -2147483648 <= number <= 2147483647",
+                "format requires",
+                source="python 3.6 and 3.7, multiprocessing/connection.py",
+            ),
+            Signature(
+                "while pickling an object",
+                "RecursionError: maximum recursion depth exceeded while pickling an object",
+                "while pickling",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+        explains=("WRK22",),
+    ),
+    Cause(
+        "WRK214",
+        "start-method-set-twice",
+        "The start method was set after it had been used, or twice.",
+        "set_start_method may be called once, before any process starts.",
+        "the start method was set a second time, or after a process had been started",
+        Remediation(
+            "Set it once under the main guard, or use a context",
+            (
+                "ctx = torch.multiprocessing.get_context('spawn')",
+                "torch.multiprocessing.set_start_method('spawn', force=True)",
+            ),
+        ),
+        (
+            Signature(
+                "context has already been set",
+                "RuntimeError: context has already been set",
+                "context set",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+    ),
+    Cause(
+        "WRK215",
+        "workers-in-daemonic-process",
+        "A daemonic process may not start workers.",
+        "Processes of multiprocessing.Pool, and workers themselves, are daemonic.",
+        "a DataLoader with workers was used in a daemonic process (a Pool's, or another worker)",
+        Remediation(
+            "Use num_workers=0 there, or start that process with daemon=False", ("DataLoader(..., num_workers=0)",)
+        ),
+        (
+            Signature(
+                "daemonic processes are not allowed to have children",
+                "AssertionError: daemonic processes are not allowed to have children",
+                "daemonic process",
+                source="python 3.8 to 3.14",
+            ),
+        ),
     ),
     Cause(
         "WRK221",

@@ -118,6 +118,13 @@ register(
         ),
         (
             Signature(
+                "Broken pipe",
+                "packet_write_wait: Connection to 10.0.0.2 port 22: Broken pipe",
+                "BrokenPipeError: [Errno 32] Broken pipe",
+                r"^(?:packet_write_\w+|Write failed|client_loop)[^\n]*: Broken pipe",
+                source="OpenSSH",
+            ),
+            Signature(
                 "Received 1 death signal",
                 "W1130 12:13:49.388000 1 torch/distributed/elastic/agent/server/api.py:723] Received 1 death "
                 "signal, shutting down workers",

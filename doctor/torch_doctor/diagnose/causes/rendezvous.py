@@ -296,6 +296,30 @@ register(
         explains=("DST22",),
     ),
     Cause(
+        "DST214",
+        "host-name-is-loopback",
+        "A rank advertised a loopback address: its host name resolves to 127.x.",
+        "Debian maps the host name to 127.0.1.1 in /etc/hosts; gloo and NCCL then advertise an address that no "
+        "other node can reach.",
+        "a peer advertised the loopback address {address}: its host name resolves to 127.x in /etc/hosts",
+        Remediation(
+            "Name the interface to use, or map the host name to the node's real address",
+            ("export GLOO_SOCKET_IFNAME=eth0 NCCL_SOCKET_IFNAME=eth0", "getent hosts $(hostname)", "ip -br addr"),
+        ),
+        (
+            Signature(
+                "remote=[127.",
+                "RuntimeError: Gloo connectFullMesh failed with "
+                "[../third_party/gloo/gloo/transport/tcp/pair.cc:144] timed out connecting: "
+                "SO_ERROR: Connection refused, remote=[127.0.1.1]:33445",
+                "remote=[10.0.0.2]:33445",
+                r"(?:connectFullMesh|gloo|SO_ERROR)[^\n]*remote=\[(?P<address>127\.[\d.]+)\]",
+                source="gloo, torch 1.8 to 2.15",
+            ),
+        ),
+        explains=("DST2",),
+    ),
+    Cause(
         "DST212",
         "ports-or-pids-exhausted",
         "No more processes or threads can be made.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import DEGRADED, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation, mib
 
 MORE_SHM = Remediation(
@@ -291,6 +291,65 @@ register(
         ),
         kind=VAGUE,
         explains=("WRK20",),
+    ),
+    Cause(
+        "SHM213",
+        "shm-not-usable",
+        "/dev/shm is missing, cannot be written, or has no semaphores.",
+        "Locks and queues of multiprocessing and OpenMP need a /dev/shm that the user can write to; chroots, some "
+        "batch systems and strict "
+        "containers have none.",
+        "/dev/shm is missing or this user cannot write to it: multiprocessing and OpenMP cannot make their "
+        "semaphores",
+        Remediation(
+            "Mount a tmpfs of mode 1777 on /dev/shm",
+            ("ls -ld /dev/shm", "docker run --shm-size=8g ...", "mount -t tmpfs -o size=8g,mode=1777 shm /dev/shm"),
+        ),
+        (
+            Signature(
+                "Can't open SHM",
+                "OMP: Error #179: Function Can't open SHM2 failed:\nOMP: System error #2: No such file or directory",
+                "Can't open the file",
+                r"OMP: Error #179: Function Can't open SHM",
+                source="LLVM and Intel OpenMP",
+            ),
+            Signature(
+                "sem_open implementation",
+                "ImportError: This platform lacks a functioning sem_open implementation, therefore, the required "
+                "synchronization primitives "
+                "needed will not function",
+                "sem_open works",
+                r"lacks a functioning sem_open implementation",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "_multiprocessing.SemLock",
+                "    sl = self._semlock = _multiprocessing.SemLock(\nPermissionError: [Errno 13] Permission denied",
+                "    sl = self._semlock = _multiprocessing.SemLock(\nOSError: [Errno 28] No space left on device",
+                r"_multiprocessing\.SemLock\((?:.*\n){1,6}?.*\[Errno (?:13|38|2|30)\]",
+                source="python 3.8 to 3.14, multiprocessing/synchronize.py",
+            ),
+        ),
+        explains=("FS2", "WRK2"),
+    ),
+    Cause(
+        "SHM214",
+        "object-store-not-in-shm",
+        "Ray's object store is in /tmp, because /dev/shm is too small.",
+        "Ray falls back to the disk when /dev/shm is smaller than the store, and gets slow.",
+        "/dev/shm has only {bytes} bytes: Ray's object store uses the disk instead, which is slow",
+        MORE_SHM,
+        (
+            Signature(
+                "The object store is using",
+                "WARNING: The object store is using /tmp instead of /dev/shm because /dev/shm has only 67108864 "
+                "bytes available.",
+                "The object store is using 2 GB",
+                r"object store is using \S+ instead of /dev/shm because /dev/shm has only (?P<bytes>\d+) bytes",
+                source="Ray 1.x and 2.x",
+            ),
+        ),
+        kind=DEGRADED,
     ),
     Cause(
         "SHM211",

@@ -230,6 +230,12 @@ register(
         ),
         (
             Signature(
+                "(Dead ???)",
+                "There is a screen on:\n\t4242.exp1\t(Dead ???)\nRemove dead screens with 'screen -wipe'.",
+                "(Dead)",
+                source="screen 4 and 5",
+            ),
+            Signature(
                 "no server running on",
                 "no server running on /tmp/tmux-1000/default",
                 "server running on port 80",
@@ -259,6 +265,35 @@ register(
         ),
         kind=VAGUE,
         judge=lambda seen, verdict: with_message(verdict, verdict.message.replace(" at ?", "").replace(" at :", ":")),
+    ),
+    Cause(
+        "SES216",
+        "terminal-gone-while-printing",
+        "The program printed to a terminal that was gone.",
+        "After the SSH connection or the terminal closed, a write to it fails with errno 5 or a broken pipe; the "
+        "storage has nothing to do with it.",
+        "a print failed ({what}): the terminal or SSH connection that the program wrote to was closed",
+        Remediation(
+            "Run it in a session that outlives the connection and write to a log: torch-doctor run, tmux, or nohup "
+            "with a file",
+            (
+                "torch-doctor run --name exp1 -- python train.py",
+                "tmux new -s exp1",
+                "nohup python train.py > train.log 2>&1 &",
+            ),
+        ),
+        (
+            Signature(
+                "[Errno 5] Input/output error",
+                '  File "train.py", line 31, in main\n    print(f"step {i}")\nOSError: [Errno 5] Input/output error',
+                "OSError: [Errno 5] Input/output error: '/mnt/data/1.bin'",
+                r"(?:print\(|sys\.std|stream\.(?:write|flush)|fp\.(?:write|flush)|tqdm|logging/__init__"
+                r"|console\.)[^\n]*\n(?:.*\n){0,6}?"
+                r"OSError: (?P<what>\[Errno 5\] Input/output error)$",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+        explains=("FS209", "SES2"),
     ),
     Cause(
         "SES215",

@@ -15,6 +15,11 @@ _ERROR_LINE = re.compile(
     r"^\s*(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit|Failure)\b(?:: "
     r".*)?$|\b(?:ERROR|FATAL|CRITICAL|fatal|panic)\b[\s:\]]"
 )
+#: errors that only repeat that another process failed
+_ECHO = re.compile(
+    r"ChildFailedError|CalledProcessError|ProcessRaisedException|closing signal|failed \(exitcode|exited unexpectedly"
+    r"|^SystemExit|BrokenPipeError|srun: error|FAILED$"
+)
 
 
 @check("SES299", "unrecognised-failure", tags={UNKNOWN})
@@ -32,7 +37,8 @@ def unrecognised_failure(log: LogFacts) -> Iterator[Finding]:
     References:
         https://docs.python.org/3/library/faulthandler.html
     """
-    lines = [i for i, line in enumerate(log.lines) if _ERROR_LINE.search(line.text)] or failures(log)
+    lines = [i for i, line in enumerate(log.lines) if _ERROR_LINE.search(line.text) and not _ECHO.search(line.text)]
+    lines = lines or failures(log)
     if not lines:
         return
     line = log.lines[lines[-1]]

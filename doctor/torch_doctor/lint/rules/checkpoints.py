@@ -99,8 +99,7 @@ def wrapper_prefix_saved(script: Script) -> Iterator[Finding]:
                 model = nn.DataParallel(model)
                 torch.save(model.module.state_dict(), "m.pt")
     Fix:
-        Save model.module.state_dict() (_orig_mod for torch.compile); torch-doctor checkpoint strip-prefix mends a
-        file.
+        Save model.module.state_dict(), or model._orig_mod.state_dict() for torch.compile.
     References:
         https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html
     """

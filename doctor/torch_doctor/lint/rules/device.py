@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from torch_doctor.facts.code_index import COMPREHENSIONS, Scope, dotted
+from torch_doctor.facts.code_index import Scope, dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
 from torch_doctor.lint.events import is_forward, is_step, uses
@@ -24,7 +24,7 @@ from torch_doctor.lint.flow import (
     receiver,
 )
 from torch_doctor.lint.found import ERROR, NOTE, finding, fix, insert, replace, source
-from torch_doctor.lint.kinds import TENSOR_MAKERS, kind
+from torch_doctor.lint.kinds import TENSOR_MAKERS, WRAPPERS, kind
 from torch_doctor.lint.words import named
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
@@ -72,22 +72,16 @@ def move_result_dropped(script: Script) -> Iterator[Finding]:
     References:
         https://docs.pytorch.org/docs/stable/generated/torch.Tensor.to.html
     """
-    for statement in script.index.statements[ast.Expr]:
-        value = getattr(statement, "value", None)
-        if isinstance(value, COMPREHENSIONS) and not isinstance(value, ast.DictComp):
-            value = value.elt
-            named = False
-        else:
-            named = True
+    for value, alone in _dropped(script):
         if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
             continue
         target = value.func.value
         if value.func.attr not in PURE or not _no_tensor_argument(value) or not is_tensor(script, target):
             continue
-        if value.func.attr not in MOVES and not named:
+        if value.func.attr not in MOVES and not alone:
             continue
         mend = None
-        if named and dotted(target) and isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)):
+        if alone and dotted(target) and isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)):
             mend = fix(
                 f"assign it to {source(script, target)}",
                 [insert(script, value, script.segment(target) + " = ")],
@@ -101,6 +95,18 @@ def move_result_dropped(script: Script) -> Iterator[Finding]:
             fix=mend,
         )
     yield from _rebound_items(script)
+
+
+def _dropped(script: Script) -> Iterator[tuple[ast.expr, bool]]:
+    """(expression whose value nothing takes, whether it stands for itself and not for each item of something)."""
+    for statement in script.index.statements[ast.Expr]:
+        value = getattr(statement, "value", None)
+        if isinstance(value, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+            yield value.elt, False
+        elif isinstance(value, ast.Tuple):
+            yield from ((e, False) for e in value.elts)
+        elif isinstance(value, ast.expr):
+            yield value, True
 
 
 def _no_tensor_argument(call: ast.Call) -> bool:
@@ -214,7 +220,7 @@ def _item_of_loader(script: Script, iterated: ast.expr, position: int, loop: ast
             )
     if isinstance(iterated, (ast.Tuple, ast.List)) and iterated.elts:
         return all(is_tensor(script, e) for e in iterated.elts)
-    if words.tail(dotted(iterated)).endswith("loaders"):
+    if dotted(iterated).endswith("loaders"):
         return False
     if kind(script, iterated) == "loader" or words.says(words.LOADED, dotted(iterated)):
         return True
@@ -392,15 +398,15 @@ def _maker(script: Script, node: ast.AST) -> ast.Call | None:
         return node
     if not isinstance(node, ast.Name):
         return None
+    found = last_before(script, node.id, node)
     scope = script.index.scope(node)
-    bound = [b for b in scope.bindings.get(node.id, ()) if b.how != "global"]
-    if len(bound) != 1 or bound[0].how != "assign" or not isinstance(bound[0].value, ast.Call):
+    if found is None or found.how != "assign" or not isinstance(found.value, ast.Call) or found.scope is not scope:
         return None
     for use in scope.names.get(node.id, ()):
         parent = script.index.parent.get(use)
         if isinstance(parent, ast.Attribute) and parent.attr in ("to", "cuda", "data", "set_"):
             return None
-    return bound[0].value
+    return found.value
 
 
 def _model_left_behind(script: Script) -> Iterator[Finding]:
@@ -525,7 +531,7 @@ def _plain_loader(node: ast.AST, script: Script) -> bool:
     return True
 
 
-def _moved(script: Script, function: ast.AST, loop: ast.AST, depth: int = 4) -> bool:
+def _moved(script: Script, function: ast.AST, loop: ast.AST, depth: int = 2) -> bool:
     """Whether the module was moved to a GPU before, here or where this function is called from."""
     name = dotted(function)
     scope = script.index.scope(function)
@@ -539,6 +545,10 @@ def _moved(script: Script, function: ast.AST, loop: ast.AST, depth: int = 4) -> 
                 return True
     for origin in origins(script, function, scope):
         node = origin.node
+        if isinstance(node, ast.Call) and origin.script.index.qual(node) in WRAPPERS and node.args and depth:
+            bare = node.args[0]
+            if isinstance(bare, (ast.Name, ast.Attribute, ast.Call)) and _moved(script, bare, node, depth - 1):
+                return True
         while isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute) and on_gpu(origin.script, node):
                 return kind(origin.script, node.func.value) == "module"
@@ -546,19 +556,18 @@ def _moved(script: Script, function: ast.AST, loop: ast.AST, depth: int = 4) -> 
             if inner is None:
                 break
             node = inner
-    return depth > 0 and _moved_by_caller(script, name, scope, depth)
+    return _moved_by_caller(script, name, scope)
 
 
-def _moved_by_caller(script: Script, name: str, scope: Scope, depth: int) -> bool:
+def _moved_by_caller(script: Script, name: str, scope: Scope) -> bool:
     from torch_doctor.lint.flow import argument_for, call_sites
 
-    # a function that calls itself passes its model on: only the calls from outside say where it is
-    sites = [s for s in call_sites(script, scope) if script.index.scope(s) is not scope]
+    sites = call_sites(script, scope)
     if not sites or not any(b.how == "parameter" for b in scope.bindings.get(name, ())):
         return False
     for site in sites:
         argument = argument_for(scope, site, name)
-        if not isinstance(argument, (ast.Name, ast.Attribute)) or not _moved(script, argument, site, depth - 1):
+        if not isinstance(argument, (ast.Name, ast.Attribute)) or not _moved(script, argument, site):
             return False
     return True
 
