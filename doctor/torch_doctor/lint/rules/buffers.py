@@ -168,7 +168,8 @@ def _is_computed_with(script: Script, forward: Scope, name: str) -> bool:
     for node in ast.walk(forward.node):
         if not isinstance(node, ast.Attribute) or dotted(node) != name:
             continue
-        parent = script.index.parent.get(node)
+        while isinstance(parent := script.index.parent.get(node), ast.Subscript) and parent.value is node:
+            node = parent
         if isinstance(parent, ast.BinOp) or (
             isinstance(parent, ast.Call) and node in parent.args and script.index.qual(parent).startswith("torch.")
         ):

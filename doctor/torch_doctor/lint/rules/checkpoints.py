@@ -262,7 +262,10 @@ def _comes_from_outside(script: Script, call: ast.Call) -> bool:
         if dotted(node).split(".", 1)[0] in ("args", "opt", "cfg", "flags", "FLAGS", "sys", "config", "hparams"):
             return True
         if isinstance(node, ast.Call) and any(
-            w in dotted(node.func).lower() for w in ("download", "url", "cached", "fetch", "input")
+            w in dotted(n.func).lower()
+            for n in ast.walk(node)
+            if isinstance(n, ast.Call)
+            for w in ("download", "url", "cached", "fetch", "input", "requests.", "httpx.")
         ):
             return True
     return False

@@ -165,6 +165,8 @@ def _add_helper(
     script: Script, scope: Scope, call: ast.Call, full: bool, found: dict[Scope, Compiled], outer: frozenset[str]
 ) -> None:
     """A helper that the compiled function calls: its parameters that are given tensors."""
+    if any(dotted(d).endswith(("disable", "disable()")) for d in getattr(scope.node, "decorator_list", ())):
+        return  # torch._dynamo.disable, torch.compiler.disable: it runs outside the graph, as it was meant to
     names = [p for p in parameters(scope) if p not in ("self", "cls")]
     given = {n for n, a in zip(names, call.args, strict=False) if is_value(script, a, outer, 3)}
     if given:

@@ -325,10 +325,9 @@ def target_not_detached(script: Script) -> Iterator[Finding]:
         https://docs.pytorch.org/tutorials/intermediate/reinforcement_q_learning.html
     """
     yield from _advantages(script)
-    for call in script.index.calls:
-        if len(call.args) < 2 or not _regression(script, call):
-            continue
-        value = call.args[1]
+    if "gamma" not in script.text and "discount" not in script.text:
+        return
+    for call, value in _targets_of(script):
         name = dotted(value).lower()
         if not _is_bootstrap(script, value, name):
             continue
@@ -345,6 +344,29 @@ def target_not_detached(script: Script) -> Iterator[Finding]:
                     "Compute it under torch.no_grad(), or detach() it",
                 )
                 break
+
+
+def _targets_of(script: Script) -> Iterator[tuple[ast.AST, ast.expr]]:
+    """(where, target) of every regression: a loss function's second argument, or what is subtracted in a square."""
+    for call in script.index.calls:
+        if len(call.args) >= 2 and _regression(script, call):
+            yield call, call.args[1]
+    for short in ("pow", "square", "abs"):
+        for call in script.index.by_tail.get(short, ()):
+            base = call.func.value if isinstance(call.func, ast.Attribute) else None
+            if script.index.qual(call).startswith("torch.") and call.args:
+                base = call.args[0]
+            if isinstance(base, ast.BinOp) and isinstance(base.op, ast.Sub):
+                yield from ((call, side) for side in (base.left, base.right))
+    for statement in script.index.statements[ast.Assign]:
+        for item in ast.walk(statement):
+            if (
+                isinstance(item, ast.BinOp)
+                and isinstance(item.op, ast.Pow)
+                and isinstance(item.left, ast.BinOp)
+                and isinstance(item.left.op, ast.Sub)
+            ):
+                yield from ((statement, side) for side in (item.left.left, item.left.right))
 
 
 _ADVANTAGE = re.compile(r"(?:.*_)?(?:adv|advs|advantages?|td_errors?|delta|deltas)(?:_.*)?")
@@ -402,7 +424,7 @@ def _is_bootstrap(script: Script, value: ast.AST, name: str) -> bool:
     return discounted and isinstance(made, (ast.BinOp, ast.Call))
 
 
-def _trained_here(script: Script, call: ast.Call) -> bool:
+def _trained_here(script: Script, call: ast.AST) -> bool:
     scope: Scope | None = script.index.scope(call)
     return scope is not None and any(is_backward(script, c) for c in scope.calls)
 

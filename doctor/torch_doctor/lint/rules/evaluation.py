@@ -87,7 +87,7 @@ def evaluation_with_gradients(script: Script) -> Iterator[Finding]:
         evaluates = _evaluates(script, call, scope, block)
         if not evaluates or is_lightning(script, scope) or _is_forward_method(scope) or grad_off(script, call):
             continue
-        if wants_gradient(script, block if block is not scope.node else scope.node) or _for_gradient(script, scope):
+        if evaluates != "phase" and (wants_gradient(script, block) or _for_gradient(script, scope)):
             continue
         if frozen(script, dotted(call.func)) or _is_unit_test(script, scope) or _is_fallback(script, call):
             continue
@@ -165,7 +165,9 @@ def wants_gradient_directly(script: Script, scope: Scope) -> bool:
 
 
 def _evaluates(script: Script, call: ast.Call, scope: Scope, block: ast.AST, depth: int = 2) -> str:
-    """ "eval" after .eval(), "name" by the function's name, or ""."""
+    """ "eval" after .eval(), "phase" for the other half of a training loop, "name" by the function's name, or ""."""
+    if _in_unguarded_phase(script, call):
+        return "phase"
     if _after_eval(script, call, scope):
         named = words.says(words.EVALUATION, scope.name) if scope.kind == "function" else False
         return "name" if named and not scope.name.startswith("test_") else "eval"
@@ -180,6 +182,8 @@ def _evaluates(script: Script, call: ast.Call, scope: Scope, block: ast.AST, dep
         )
     ):
         return "name"
+    if _only_ever_evaluates(script, call, scope):
+        return "eval"
     sites = call_sites(script, scope) if depth else []
     if (
         sites
@@ -188,6 +192,43 @@ def _evaluates(script: Script, call: ast.Call, scope: Scope, block: ast.AST, dep
     ):
         return "eval"
     return ""
+
+
+def _in_unguarded_phase(script: Script, call: ast.Call) -> bool:
+    """One loop for training and validation: the mode and backward() depend on the phase, the forward does not."""
+    around = list(script.index.ancestors(call))
+    for loop in loops_around(script, call)[1:2]:
+        for test, trains in _phases(script, loop, call):
+            own = ast.dump(test)
+            same = [p for p in around if isinstance(p, (ast.If, ast.IfExp)) and ast.dump(p.test) == own]
+            backward = [c for c in calls_in(script, loops_around(script, call)[0]) if is_backward(script, c)]
+            if trains and not same and backward and all(_under(script, c, own) for c in backward):
+                return True
+    return False
+
+
+def _phases(script: Script, loop: ast.AST, call: ast.Call) -> Iterator[tuple[ast.expr, bool]]:
+    """(test, True) of ``model.train() if test else model.eval()`` before a call in a loop."""
+    for mode in calls_in(script, loop):
+        if not isinstance(mode.func, ast.Attribute) or mode.func.attr != "eval" or place(mode) >= place(call):
+            continue
+        for item in script.index.ancestors(mode):
+            if item is loop:
+                break
+            if isinstance(item, (ast.If, ast.IfExp)):
+                other = item.body if isinstance(item.body, list) else [item.body]
+                yield item.test, any(_sets_train(script, n) for n in other)
+
+
+def _sets_train(script: Script, node: ast.AST) -> bool:
+    return any(
+        isinstance(c.func, ast.Attribute) and c.func.attr == "train" and inside(c, node)
+        for c in script.index.by_tail.get("train", ())
+    )
+
+
+def _under(script: Script, node: ast.AST, test: str) -> bool:
+    return any(isinstance(p, ast.If) and ast.dump(p.test) == test for p in script.index.ancestors(node))
 
 
 def _over_loader(script: Script, loop: ast.For | ast.AsyncFor) -> bool:
@@ -212,6 +253,17 @@ def _after_eval(script: Script, call: ast.AST, scope: Scope) -> bool:
             else:
                 state = not _other_branch(script, item, call)
     return state
+
+
+def _only_ever_evaluates(script: Script, call: ast.Call, scope: Scope) -> bool:
+    """A model of the module that is put in eval mode there, in a file that never trains."""
+    name = dotted(call.func)
+    if not name or name in scope.bindings or script.index.by_tail.get("backward") or script.index.by_tail.get("train"):
+        return False
+    return any(
+        script.index.scope(c) is script.index.module and dotted(receiver(c) or c) == name and not c.args
+        for c in script.index.by_tail.get("eval", ())
+    )
 
 
 def _other_branch(script: Script, mode: ast.AST, call: ast.AST) -> bool:

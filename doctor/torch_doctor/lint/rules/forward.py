@@ -16,6 +16,11 @@ from torch_doctor.lint.words import named
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
 
+#: tensor methods that want their tensor argument on the same device
+MEETING = named(
+    "masked_fill masked_fill_ add add_ sub sub_ mul mul_ div div_ matmul mm bmm eq ne lt le gt ge gather scatter "
+    "scatter_ where maximum minimum masked_select"
+)
 MAKERS = named("zeros ones rand randn randint empty full arange linspace eye tensor logspace randperm as_tensor")
 
 
@@ -164,6 +169,11 @@ def _consumes(script: Script, parent: ast.Call, node: ast.AST) -> bool | None:
     """Whether a call computes with its argument and another tensor; None where it only passes it on."""
     name = script.index.qual(parent)
     if not name.startswith("torch."):
+        if isinstance(parent.func, ast.Attribute) and parent.func.attr in MEETING:
+            return not any(
+                isinstance(o.node, ast.Call) and is_cpu_maker(o.script, o.node)
+                for o in origins(script, parent.func.value)
+            )
         return is_forward(script, parent)
     if name.rsplit(".", 1)[-1] in ("tensor", "as_tensor", "Generator", "device", "Size", "is_tensor"):
         return False

@@ -207,6 +207,8 @@ def _handles(script: Script, value: ast.expr, scope: Scope, depth: int = 5) -> I
             if name.rsplit(".", 1)[-1] in ("begin", "cursor", "makefile") and isinstance(found.func, ast.Attribute):
                 yield from _handles(origin.script, found.func.value, origin.scope, depth - 1)
                 continue
+            if name.startswith("zarr.") and found.args:
+                yield from _handles(origin.script, found.args[0], origin.scope, depth - 1)
             target = called(origin.script, found)
             for item in target[1].returns if target is not None else ():
                 if isinstance(item.value, ast.Call) and target is not None:
@@ -307,8 +309,23 @@ def _used_for_items(owner: Scope, attribute: str) -> bool:
     for name, items in start.bindings.items() if start is not None else ():
         if name.startswith("self.") and name != attribute and _read_by_items(owner, name):
             for item in items:
-                if isinstance(item.value, ast.Call) and any(dotted(a) == attribute for a in item.value.args):
+                if item.value is not None and _made_of(item.value, attribute):
                     return True
+    return False
+
+
+def _made_of(value: ast.AST, attribute: str) -> bool:
+    """self.reader = Reader(self.file), self.rows = self.file["x"], self.rows = self.file.root.x; no copy of the data."""
+    if isinstance(value, ast.Call):
+        return any(dotted(a) == attribute for a in value.args)
+    while isinstance(value, (ast.Attribute, ast.Subscript)):
+        if isinstance(value, ast.Subscript) and (
+            isinstance(value.slice, (ast.Slice, ast.Tuple)) or _is_ellipsis(value.slice)
+        ):
+            return False
+        value = value.value
+        if dotted(value) == attribute:
+            return True
     return False
 
 

@@ -80,8 +80,9 @@ def gradients_never_cleared(script: Script) -> Iterator[Finding]:
         loop = _training_loop(script, call)
         if loop is None or loop in seen:
             continue
-        own = script.index.scope(call).node
-        if not inside(loop, own) and zeroes(script, own):
+        scope = script.index.scope(call)
+        own = scope.node
+        if scope.kind != "module" and not inside(loop, own) and zeroes(script, own):
             continue
         if not zeroes(script, loop) and not _may_clear(script, loop, call) and not _made_within(script, loop):
             seen.add(loop)
