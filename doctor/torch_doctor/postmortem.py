@@ -37,7 +37,8 @@ def explain(
     checks = registry.select(registry.load("explain"), chosen, ignored)
     request, known = found(request)
     needs = {LogFacts, MachineFacts} if request.facts is not None else {LogFacts}
-    facts = {MachineFacts: MachineFacts(), RunFacts: RunFacts()} | snapshot.take(needs, request) | known
+    facts: dict[type, Any] = {MachineFacts: MachineFacts(), RunFacts: RunFacts()}
+    facts |= snapshot.take(needs, request) | known
     for value in facts.values():
         if isinstance(value, ProbeFailure):
             raise CannotRun(str(request.session or request.log), value.reason)

@@ -16,8 +16,10 @@ ROOT = Path(__file__).resolve().parents[2]
 SIZE_BYTES = 100_000_000
 #: what a person would grep a training log for
 EXPRESSION = (
-    r"out of memory|killed by signal: .*|Bus error|Segmentation fault|No space left on device|Permission denied"
-    r"|NCCL (WARN|error)|Watchdog caught .* timeout|EADDRINUSE|cannot pickle .*|inflate\(\) failed|unable to lock file"
+    r"out of memory|killed by signal: .*|Bus error|Segmentation fault|No space left on device"
+    r"|Permission denied"
+    r"|NCCL (WARN|error)|Watchdog caught .* timeout|EADDRINUSE|cannot pickle .*|inflate\(\) failed"
+    r"|unable to lock file"
     r"|no kernel image|device-side assert|(Missing|Unexpected) key|invalid load key|driver .* too old|oom-kill"
     r"|Expected all tensors|second time"
 )
@@ -31,10 +33,10 @@ def write(path: Path, size: int) -> None:
     with path.open("w", encoding="utf-8") as stream:
         written = i = 0
         while written < size:
-            step = f"it={i} loss={3 * dice.random():.4f} lr 3.00e-04 grad_norm {dice.random():.4f} {400 + i % 90} img/s\n"
-            line = f"[rank{i % 8}]: 2026-11-30 09:12:18 INFO trainer - [ep {i // 1000}] {step}"
+            step = f"it={i} loss={3 * dice.random():.4f} grad_norm {dice.random():.4f} {400 + i % 90} img/s"
+            line = f"[rank{i % 8}]: 2026-11-30 09:12:18 INFO trainer - [ep {i // 1000}] {step}\n"
             if i % 50 == 9:
-                line = f"node1:880:901 [{i % 8}] NCCL INFO Channel 0{i % 4}/0 : {i % 8}[0] -> 1[1] via P2P/direct pointer\n"
+                line = f"node1:880:901 [{i % 8}] NCCL INFO Channel 0{i % 4}/0 : {i % 8}[0] -> 1[1] via SHM/direct\n"
             stream.write(line)
             written += len(line)
             i += 1

@@ -109,7 +109,8 @@ def test_the_script_beside_the_log_is_linted(tmp_path: Path) -> None:
     log.write_text(
         'Traceback (most recent call last):\n  File "/workspace/train.py", line 5, in <module>\n    x.cuda()\n'
         '  File "/opt/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py", line 125, in forward\n'
-        "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!\n"
+        "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, "
+        "cuda:0 and cpu!\n"
     )
     _, report = explain(log)
     evidence = report["findings"][0]["evidence"]

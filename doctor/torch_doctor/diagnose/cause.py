@@ -138,6 +138,10 @@ class Cause:
 
 #: of the places where a cause is found, so many from the start of the run and from its end are looked at
 FIRST, LAST = 24, 24
+#: of the places of a needle, so many from the start and from the end are looked at
+PLACES = 100
+#: lines around the needle in which an expression of several lines may match
+NEIGHBOURS = 48
 #: every registered cause by its ID
 CAUSES: dict[str, Cause] = {}
 
@@ -168,10 +172,42 @@ def matches(cause: Cause, log: LogFacts, machine: MachineFacts, run: RunFacts) -
             continue
         if not all(log.search(p) for p in signature.also) or any(log.search(p) for p in signature.unless):
             continue
-        for match in _compiled(signature.expression).finditer(text):
+        for match in _found(_compiled(signature.expression), signature, log):
             groups = {k: v for k, v in match.groupdict().items() if v is not None}
             first, last = log.index_at(match.start()), log.index_at(max(match.start(), match.end() - 1))
             yield Seen(signature, groups, first, last, log, machine, run)
+
+
+def _found(pattern: re.Pattern[str], signature: Signature, log: LogFacts) -> Iterator[re.Match[str]]:
+    """The matches near the needle: an expression never runs over the whole of a large log."""
+    several = any("\n" in needle for needle in signature.needles) or r"\n" in signature.pattern.replace(r"[^\n]", "")
+    lines = NEIGHBOURS if several else 0
+    done = -1
+    for position in sorted(p for needle in signature.needles for p in _places(needle, log.text)):
+        if position < done:
+            continue
+        first, last = log.around(position, lines)
+        for match in pattern.finditer(log.text, max(first, done, 0), last):
+            done = max(done, match.end())
+            yield match
+        done = max(done, min(last, log.around(position, 0)[1]))
+
+
+def _places(needle: str, text: str) -> list[int]:
+    """Where the needle stands: the first places and the last ones, where there are very many."""
+    found: list[int] = []
+    position = text.find(needle)
+    while position >= 0 and len(found) < PLACES:
+        found.append(position)
+        position = text.find(needle, position + len(needle))
+    late: list[int] = []
+    end = len(text)
+    while position >= 0 and len(late) < PLACES:
+        end = text.rfind(needle, position, end)
+        if end < 0:
+            break
+        late.append(end)
+    return [*found, *reversed(late)]
 
 
 @lru_cache(maxsize=4096)

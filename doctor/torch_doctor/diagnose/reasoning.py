@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -105,7 +106,7 @@ def _recovered(candidate: _Candidate, log: LogFacts) -> bool:
     """True where training went on after the text: it was caught, or it was no failure."""
     if candidate.kind in (DEGRADED, HINT):
         return False
-    index = next((i for i, line in enumerate(log.lines) if line.number >= candidate.line), 0)
+    index = bisect.bisect_left(log.lines, candidate.line, key=lambda line: line.number)
     if (end := completed(log)) is not None and end > index:
         return True
     later = [i for i in progress(log) if i > index]

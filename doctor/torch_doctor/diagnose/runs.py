@@ -101,16 +101,34 @@ def _tells(part: LogFacts) -> bool:
 
 def failures(log: LogFacts) -> list[int]:
     """Indexes of lines that say by themselves that something ended."""
+    if "failures" not in log.answers:
+        log.answers["failures"] = _failures(log)
+    return log.answers["failures"]  # type: ignore[no-any-return]
+
+
+def _failures(log: LogFacts) -> list[int]:
     return [i for i, line in enumerate(log.lines) if _FAILED.search(line.text)]
 
 
 def progress(log: LogFacts) -> list[int]:
     """Indexes of lines that show that training goes on."""
+    if "progress" not in log.answers:
+        log.answers["progress"] = _progress(log)
+    return log.answers["progress"]  # type: ignore[no-any-return]
+
+
+def _progress(log: LogFacts) -> list[int]:
     return [i for i, line in enumerate(log.lines) if _PROGRESS.search(line.text) and not _FAILED.search(line.text)]
 
 
 def completed(log: LogFacts) -> int | None:
     """The index of the line that says that the run ended properly; None without one, or with a failure after it."""
+    if "completed" not in log.answers:
+        log.answers["completed"] = _completed(log)
+    return log.answers["completed"]  # type: ignore[no-any-return]
+
+
+def _completed(log: LogFacts) -> int | None:
     done = [i for i, line in enumerate(log.lines) if _DONE.search(line.text)]
     if not done:
         return None

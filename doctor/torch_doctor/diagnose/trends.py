@@ -12,10 +12,9 @@ _UNITS = {"G": 1.0, "GB": 1.0, "GiB": 1.0, "M": 1 / 1024, "MB": 1 / 1000, "MiB":
 
 def series(log: LogFacts, last: int, pattern: str) -> list[float]:
     """The numbers that the pattern's first group finds in the kept lines up to the index ``last``, in order."""
-    known: dict[tuple[int, str], list[float]] = log.__dict__.setdefault("_series", {})
-    if (last, pattern) not in known:
-        known[last, pattern] = _series(log, last, re.compile(pattern, re.IGNORECASE))
-    return known[last, pattern]
+    if (last, pattern) not in log.answers:
+        log.answers[last, pattern] = _series(log, last, re.compile(pattern, re.IGNORECASE))
+    return list(log.answers[last, pattern])
 
 
 def _series(log: LogFacts, last: int, pattern: re.Pattern[str]) -> list[float]:

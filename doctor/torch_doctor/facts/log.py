@@ -92,7 +92,21 @@ class LogFacts:
 
     def search(self, pattern: str) -> bool:
         """True where the pattern is found in ``text``; ``^`` and ``$`` are those of a line."""
-        return re.search(pattern, self.text, re.MULTILINE) is not None
+        if pattern not in self.answers:
+            self.answers[pattern] = re.search(pattern, self.text, re.MULTILINE) is not None
+        return bool(self.answers[pattern])
+
+    @cached_property
+    def answers(self) -> dict[Any, Any]:
+        """What was asked of this log before: many causes ask the same."""
+        return {}
+
+    def around(self, position: int, lines: int) -> tuple[int, int]:
+        """The span in ``text`` of the line at ``position``, with so many lines before and after it."""
+        index = self.index_at(position)
+        first, last = max(0, index - lines), index + lines + 1
+        end = self._offsets[last] - 1 if last < len(self.lines) else len(self.text)
+        return self._offsets[first], end
 
 
 @dataclass(frozen=True)

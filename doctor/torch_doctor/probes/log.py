@@ -30,7 +30,7 @@ BEFORE_LINES, AFTER_LINES = 6, 14
 #: of one shape of line, this many are kept at the start of a run, and as many at its end
 SAME_SHAPE = 48
 #: shapes remembered, and lines kept: what makes the memory constant
-SHAPES, KEPT_LINES = 1 << 15, 6000
+SHAPES, KEPT_LINES, KEPT_BYTES = 1 << 15, 6000, 2 << 20
 
 TAIL_BYTES = 1 << 14
 RECENT = 4 * SAME_SHAPE
@@ -242,11 +242,13 @@ class _Kept:
         self.recent: deque[int] = deque()
         self.samples: list[int] = []
         self.every = 1
+        self.bytes = 0
 
     def add(self, place: int, number: int, raw: bytes) -> None:
         if place not in self.by_place:
             self.by_place[place] = (number, raw[:LINE_BYTES])
-            if len(self.by_place) > KEPT_LINES:
+            self.bytes += min(len(raw), LINE_BYTES)
+            if len(self.by_place) > KEPT_LINES or self.bytes > KEPT_BYTES:
                 self._shrink()
 
     def alarm(self, place: int, number: int, raw: bytes, shape: bytes) -> bool:
@@ -280,9 +282,10 @@ class _Kept:
     def _shrink(self) -> None:
         # the head says what ran, the newest lines how it ended: the middle goes
         order = sorted(self.by_place)
-        for gone in order[KEPT_LINES // 3 : KEPT_LINES * 2 // 3]:
+        for gone in order[len(order) // 3 : len(order) * 2 // 3]:
             del self.by_place[gone]
             self.alarms.discard(gone)
+        self.bytes = sum(len(raw) for _, raw in self.by_place.values())
 
     def lines(self) -> tuple[tuple[Line, ...], frozenset[int]]:
         lines: list[Line] = []
