@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import bisect
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from torch_doctor.diagnose.cause import CAUSES, DEGRADED, ECHO, FATAL, HINT, UNKNOWN, VAGUE
-from torch_doctor.diagnose.runs import completed, failures, progress
+from torch_doctor.diagnose.runs import completed, failures, first_failed_rank, progress
 from torch_doctor.facts.log import LogFacts, RunFacts
 from torch_doctor.model import CheckResult, Finding, Outcome, Severity
 
 _ORDER = {FATAL: 0, VAGUE: 1, DEGRADED: 2, ECHO: 3, UNKNOWN: 4, HINT: 5}
 #: what a session's own record explains: ID -> IDs, or their beginnings
 SESSION_EXPLAINS = {"MEM207": ("MEM206", "WRK2", "SES2", "DST2", "CMP212"), "SES232": ("SES221", "SES222", "SES223")}
-#: torchrun names the rank that failed first
-_FIRST_FAILED = re.compile(r"Root Cause \(first observed failure\):(?:.*\n){1,6}?\s*rank\s*:\s*(\d+)")
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ def _outranks(c: _Candidate, others: Sequence[_Candidate]) -> bool:
     """True where a known cause stands; an echo counts only where no error of its own stands before it."""
     if c.kind in (UNKNOWN, HINT):
         return False
-    return c.kind != ECHO or not any(o.kind == UNKNOWN and o.line < c.line for o in others)
+    return c.kind != ECHO or not any(o.finding.evidence.get("own") and o.line < c.line for o in others)
 
 
 def _one_each(candidates: Sequence[_Candidate]) -> list[_Candidate]:
@@ -81,7 +78,7 @@ def _root(candidates: Sequence[_Candidate], log: LogFacts) -> _Candidate:
         for other in candidates
         if other is not c and _explains(c, other) and not _explains(other, c)
     }
-    first_rank = _first_failed_rank(log)
+    first_rank = first_failed_rank(log)
     free = [c for c in candidates if c.id not in explained] or list(candidates)
     unknown = [c for c in candidates if c.kind == UNKNOWN]
     if unknown and all(c.kind in (ECHO, HINT, UNKNOWN) for c in candidates):
@@ -99,11 +96,6 @@ def _root(candidates: Sequence[_Candidate], log: LogFacts) -> _Candidate:
 def _explains(cause: _Candidate, other: _Candidate) -> bool:
     known = CAUSES[cause.id].explains if cause.id in CAUSES else SESSION_EXPLAINS.get(cause.id, ())
     return bool(known) and other.id.startswith(known)
-
-
-def _first_failed_rank(log: LogFacts) -> int | None:
-    match = _FIRST_FAILED.search(log.text)
-    return int(match[1]) if match else None
 
 
 #: progress lines after an error from which it was caught, with and without a failure later

@@ -134,3 +134,13 @@ def _completed(log: LogFacts) -> int | None:
         return None
     later = [i for i in failures(log) if i > done[-1]]
     return None if later else done[-1]
+
+
+#: torchrun names the rank that failed first
+_FIRST_FAILED = re.compile(r"Root Cause \(first observed failure\):(?:.*\n){1,6}?\s*rank\s*:\s*(\d+)")
+
+
+def first_failed_rank(log: LogFacts) -> int | None:
+    """The rank that the launcher saw fail first; None where its summary is not there."""
+    match = _FIRST_FAILED.search(log.text)
+    return int(match[1]) if match else None

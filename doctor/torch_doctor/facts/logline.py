@@ -20,7 +20,7 @@ _PREFIXES = tuple(
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\s(?:(?:stdout|stderr) [FP] )?",
         r"(?:\x1b\[\d+m)?(?P<source>[\w.-]{1,60}?)\s*\| ",  # docker compose
         r"\[pod/(?P<source>[^\]]{1,120})\]:?\s?",  # kubectl logs --prefix
-        r"\[rank\s?(?P<rank>\d+)\]:?\s?(?=\S|$)",  # torch.distributed's excepthook and logging
+        r"\[rank\s?(?P<rank>\d+)\]:?\s?",  # torch.distributed's excepthook and logging
         r"\[default(?P<rank>\d+)\]:\s?",  # torchrun --tee
         r"\[(?P<rank>\d+)\]:(?=\S|\s)",  # torchrun --tee with a role of its own
         r"\[\d+,(?P<rank>\d+)\]<std(?:err|out)>:\s?",  # mpirun --tag-output

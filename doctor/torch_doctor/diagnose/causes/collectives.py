@@ -58,6 +58,46 @@ def last_words(seen: Seen, verdict: Verdict) -> Verdict | None:
     return verdict
 
 
+def cuda_in_nccl(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """The error's text, and the transport that made the call, name the remedy."""
+    what, file = seen.groups["what"], seen.groups.get("file", "")
+    if "out of memory" in what:
+        return with_message(
+            verdict,
+            "NCCL got no GPU memory for its buffers: PyTorch's cache or another process has it all",
+            Remediation(
+                "Leave NCCL room: a smaller batch or a limit for PyTorch, fewer channels, and no other process on the "
+                "GPU",
+                ("nvidia-smi", "torch.cuda.set_per_process_memory_fraction(0.9)", "export NCCL_BUFFSIZE=1048576"),
+            ),
+        )
+    if file == "nvls" or "multicast" in what:
+        return with_message(
+            verdict,
+            f"NCCL's NVLink SHARP (NVLS) could not be set up ({what}): the fabric manager or the driver does not "
+            "support multicast here, as in a container or VM with a part of the GPUs",
+            Remediation(
+                "Switch NVLS off, or bring the fabric manager to the driver's version",
+                (
+                    "NCCL_NVLS_ENABLE=0 torchrun ...",
+                    "systemctl status nvidia-fabricmanager",
+                    "nvidia-smi -q | grep -i fabric",
+                ),
+            ),
+        )
+    if "peer access" in what or file == "p2p":
+        return with_message(
+            verdict,
+            f"the GPUs cannot reach each other's memory ({what}): peer-to-peer access is blocked by the platform "
+            "(IOMMU, ACS, virtualisation, MIG) or the GPUs do not have it",
+            Remediation(
+                "Switch peer-to-peer off, and look at the topology",
+                ("NCCL_P2P_DISABLE=1 torchrun ...", "nvidia-smi topo -m", "nvidia-smi topo -p2p r"),
+            ),
+        )
+    return verdict
+
+
 register(
     Cause(
         "DST203",
@@ -121,6 +161,20 @@ register(
                 "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective",
                 "ranks",
                 source="torch 1.11 to 2.15",
+            ),
+            Signature(
+                "monitoredBarrier",
+                "RuntimeError: Rank 0 timed out waiting for rank 3 in monitoredBarrier in 30000 ms",
+                "Rank 0 passed monitoredBarrier",
+                r"timed out waiting for rank (?P<missing>\d+) in monitoredBarrier|monitoredBarrier[^\n]*(?:did not respond|failed to pass)",
+                source="torch 1.8 to 2.15",
+            ),
+            Signature(
+                "due to ProcessGroupNCCL ",
+                "[rank0]:[F1130 ProcessGroupNCCL.cpp:1557] [PG ID 0 PG GUID 0(default_pg) Rank 0] Terminating the process after attempting to dump debug info, due to ProcessGroupNCCL watchdog hang.",
+                "watchdog hang",
+                r"due to ProcessGroupNCCL (?:watchdog hang|stuck)",
+                source="torch 2.2 to 2.15, ProcessGroupNCCL.cpp",
             ),
         ),
         kind=ECHO,
@@ -234,7 +288,7 @@ register(
         "nccl-versions-differ",
         "The ranks run different versions of NCCL or torch.",
         "Messages of the bootstrap have another length in each version.",
-        "the ranks exchange messages of different length ({what}): they run different versions of NCCL or torch, "
+        "the ranks do not speak alike ({what}): they run different versions of NCCL or torch, "
         "or different numbers of GPUs",
         Remediation(
             "Run the same image on every node",
@@ -250,6 +304,13 @@ register(
                 "Message truncated by the logger",
                 r"(?P<what>Message truncated : received \d+ bytes instead of \d+)",
                 source="NCCL 2.x",
+            ),
+            Signature(
+                "Mismatched NCCL version detected",
+                "init.cc:416 NCCL WARN Mismatched NCCL version detected : rank 0 version 22005 rank 1 version 21805",
+                "NCCL version 22005",
+                r"(?P<what>Mismatched NCCL version detected[^\n]*)",
+                source="NCCL 2.19 to 2.28, init.cc",
             ),
         ),
         explains=("DST22",),
@@ -312,6 +373,30 @@ register(
                 source="torch 1.9 to 2.15",
             ),
         ),
+    ),
+    Cause(
+        "DST231",
+        "nccl-cuda-call-failed",
+        "A CUDA call failed inside NCCL; its text names the reason.",
+        "'unhandled cuda error' is only the family. The line 'Cuda failure' names the call's error: out of memory, "
+        "peer access, an unsupported operation, an error that an earlier kernel left.",
+        "a CUDA call failed inside NCCL ({what})",
+        Remediation(
+            "Run with NCCL_DEBUG=INFO to see which call it was, and look at the GPUs",
+            ("NCCL_DEBUG=INFO torchrun ...", "nvidia-smi", "CUDA_LAUNCH_BLOCKING=1 torchrun ..."),
+        ),
+        (
+            Signature(
+                "Cuda failure ",
+                "transport/nvls.cc:254 NCCL WARN Cuda failure 801 'operation not supported'",
+                "NCCL INFO Cuda failure ignored",
+                r"(?:(?P<file>\w+)\.cc:\d+ NCCL WARN |Last error:\s*\n)[^\n]*Cuda failure (?:\d+ )?'(?P<what>[^']+)'",
+                unless=(r"creating shared memory segment",),
+                source="NCCL 2.4 to 2.28",
+            ),
+        ),
+        explains=("DST22",),
+        judge=cuda_in_nccl,
     ),
     Cause(
         "DST211",
@@ -428,7 +513,7 @@ register(
                 "Connection reset by peer",
                 "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection reset by peer",
                 "reset by",
-                r"(?:gloo|NCCL|TCPStore|recvValue|c10d|store)[^\n]*Connection reset by peer",
+                r"(?:gloo|NCCL|TCPStore|recvValue|c10d|store|DistNetworkError|DistStoreError)[^\n]*Connection reset by peer",
                 source="gloo, NCCL, torch",
             ),
             Signature(

@@ -51,7 +51,7 @@ def read_oom(text: str) -> dict[str, float]:
     first = text.split("Tried to allocate")[-1] if "Tried to allocate" in text else text
     found: dict[str, float | None] = {
         "tried": size(r"[Tt]ried to allocate", text),
-        "total": size(r"total capacity of", text) or _before(r"total capacity", text),
+        "total": size(r"total capac\w+ of", text) or _before(r"total capacity", text),
         "free": size(r"of which", text) or _before(r"free", first) or size(r"\bfree memory\b", text),
         "this": size(r"this process has", text),
         "allocated": size(r"Of the allocated memory", text) or _before(r"already allocated", text),

@@ -102,7 +102,7 @@ register(
                 "OSError: Can't synchronously read data (wrong fletcher32 checksum)",
                 "OSError: Can't connect (refused)",
                 r"Can't (?:synchronously )?read data \((?P<text>(?:wrong |data error detected by "
-                r")?[Ff]letcher32[^)]*|[^)]*(?:decompress|blosc|lzf|lz4|zstd|filter)[^)]*|file read failed(?![^)]*errno = 5\b)[^)]*)",
+                r")?[Ff]letcher32[^)]*|[^)]*(?:decompress|blosc|lzf|lz4|zstd|filter)[^)]*|file read failed(?!(?:[^)\n]|\n)*errno = 5\b)[^)\n]*)",
                 source="h5py 2.10 to 3.16",
             ),
             Signature(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import ECHO, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import ECHO, HINT, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.diagnose.tables import SIGNALS, signal_name, signal_of
 from torch_doctor.model import Remediation
 
@@ -403,7 +403,7 @@ register(
                 ("ephemeral", "Usage of EmptyDir volume"),
                 "Message: Pod ephemeral local storage usage exceeds the total limit of containers 20Gi.",
                 "ephemeral port",
-                r"(?P<what>(?:Pod ephemeral local storage usage|[Cc]ontainer \S+ exceeded its local ephemeral storage"
+                r"(?P<what>(?:The node was low on resource: ephemeral-storage|Pod ephemeral local storage usage|[Cc]ontainer \S+ exceeded its local ephemeral storage"
                 r"|Usage of EmptyDir volume)[^\n]*)",
                 source="Kubernetes eviction",
             ),
@@ -509,6 +509,6 @@ register(
                 source="python 3.8 to 3.14",
             ),
         ),
-        kind=ECHO,
+        kind=HINT,
     ),
 )

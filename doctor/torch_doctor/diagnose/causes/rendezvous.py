@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
@@ -26,6 +28,27 @@ def port(seen: Seen, verdict: Verdict) -> Verdict | None:
             ),
         ),
         port=number,
+    )
+
+
+def not_started(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A variable of torchrun's that is not set: the script was started without it."""
+    if match := re.search(r"environment variable (\w+) expected", seen.log.lines[seen.index].text):
+        return with_message(
+            verdict,
+            f"{match[1]} is not set: the script was started with python in place of torchrun, which sets RANK, "
+            "WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
+        )
+    return with_message(verdict, verdict.message.replace("?", ""))
+
+
+def _unresolved(seen: Seen) -> str:
+    """The message for a name that does not resolve; empty where it does."""
+    if "cannot be retrieved" not in seen.log.lines[seen.index].text:
+        return ""
+    return (
+        f"the master's host name ({seen.groups.get('host', '?')}) does not resolve: a wrong MASTER_ADDR, no DNS entry "
+        "(a headless service in Kubernetes), or the pod is not up yet"
     )
 
 
@@ -240,7 +263,7 @@ register(
                 source="torch 1.0 to 2.15",
             ),
         ),
-        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("?", "")),
+        judge=not_started,
     ),
     Cause(
         "DST210",
@@ -291,7 +314,7 @@ register(
         ),
         kind=VAGUE,
         judge=lambda seen, verdict: with_message(
-            verdict, verdict.message.replace("?", seen.groups.get("h", "address"))
+            verdict, _unresolved(seen) or verdict.message.replace("?", seen.groups.get("h", "address"))
         ),
         explains=("DST22",),
     ),

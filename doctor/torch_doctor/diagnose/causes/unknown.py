@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
-from torch_doctor.diagnose.cause import UNKNOWN
-from torch_doctor.diagnose.runs import failures
+from torch_doctor.diagnose.cause import CAUSES, ECHO, UNKNOWN
+from torch_doctor.diagnose.runs import failures, first_failed_rank
 from torch_doctor.facts.log import LogFacts
 from torch_doctor.model import Finding, Location, Remediation, Severity
 from torch_doctor.registry import check
@@ -37,15 +38,69 @@ def unrecognised_failure(log: LogFacts) -> Iterator[Finding]:
     References:
         https://docs.python.org/3/library/faulthandler.html
     """
-    lines = [i for i, line in enumerate(log.lines) if _ERROR_LINE.search(line.text) and not _ECHO.search(line.text)]
-    lines = lines or failures(log)
-    if not lines:
-        return
-    line = log.lines[lines[-1]]
+    found = uncaught(log)
+    own = found is not None
+    if found is None:
+        lines = [i for i, x in enumerate(log.lines) if _ERROR_LINE.search(x.text) and not _ECHO.search(x.text)]
+        lines = lines or failures(log)
+        if not lines:
+            return
+        found = lines[-1]
+    line = log.lines[found]
+    text = line.text.strip()[:300]
+    which = "its last error line is" if line.rank is None or not own else f"rank {line.rank} failed first with"
+    evidence: dict[str, Any] = {"line": line.number, "text": [line.text], "kind": UNKNOWN, "own": own}
+    if line.rank is not None:
+        evidence["rank"] = line.rank
     yield Finding(
         Severity.NOTE,
-        f"no known cause fits this log; its last error line is: {line.text.strip()[:300]}",
+        f"no known cause fits this log; {which}: {text}",
         Remediation("Read the lines above it", ("PYTHONFAULTHANDLER=1 python train.py",)),
-        {"line": line.number, "text": [line.text], "kind": UNKNOWN},
+        evidence,
         Location(log.path, line.number, snippet=line.text.strip()[:240]),
+    )
+
+
+def uncaught(log: LogFacts) -> int | None:
+    """The line of the exception that ended the run: of the first rank to fail, and no echo of another process's end.
+
+    The end of a traceback is its first line that is not indented. An exception that was raised from another one
+    only wraps it, so that the first counts.
+    """
+    ends = [i for i in _ends_of_tracebacks(log) if not _is_echo(log.lines[i].text)]
+    if not ends:
+        return None
+    rank = first_failed_rank(log)
+    if rank not in {log.lines[i].rank for i in ends}:
+        rank = log.lines[ends[0]].rank
+    own = [i for i in ends if log.lines[i].rank == rank]
+    while len(own) > 1 and any(_DIRECT_CAUSE in x.text for x in log.lines[own[-2] : own[-1]]):
+        own.pop()
+    return own[-1]
+
+
+_DIRECT_CAUSE = "The above exception was the direct cause of the following exception"
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:: |:?$)")
+
+
+def _ends_of_tracebacks(log: LogFacts) -> Iterator[int]:
+    open_in: set[int | None] = set()  # ranks whose traceback has not ended yet
+    for i, line in enumerate(log.lines):
+        text = line.text
+        if text.lstrip().startswith(("Traceback (most recent call last)", "Original Traceback (most recent")):
+            open_in.add(line.rank)
+        elif line.rank in open_in and text and not text.startswith((" ", "\t")):
+            open_in.discard(line.rank)
+            if _EXCEPTION.match(text) and "Caught " not in text:
+                yield i
+
+
+def _is_echo(text: str) -> bool:
+    if _ECHO.search(text):
+        return True
+    return any(
+        re.search(signature.expression, text, re.MULTILINE)
+        for cause in CAUSES.values()
+        if cause.kind == ECHO
+        for signature in cause.signatures
     )

@@ -193,6 +193,44 @@ register(
         ),
     ),
     Cause(
+        "WRK232",
+        "sample-cannot-be-decoded",
+        "A data file is damaged: an image, audio or video could not be decoded.",
+        "A download that was cut, or a file that is no image. With thousands of files one of them is enough.",
+        "a data file could not be decoded ({what})",
+        Remediation(
+            "Find the file and fetch it again, or skip broken files once when the list is made",
+            (
+                'python -c "from PIL import Image; import sys; [Image.open(f).load() for f in sys.argv[1:]]" DATA/*',
+                "PIL.ImageFile.LOAD_TRUNCATED_IMAGES = True  # reads the rest as grey",
+            ),
+        ),
+        (
+            Signature(
+                (
+                    "image file is truncated",
+                    "cannot identify image file",
+                    "broken data stream",
+                    "unrecognized data stream",
+                ),
+                "OSError: image file is truncated (12 bytes not processed)",
+                "WARNING: skipping corrupt image: image file is truncated (12 bytes not processed)",
+                r"^(?:OSError|(?:PIL\.)?UnidentifiedImageError|SyntaxError): (?P<what>image file is truncated[^\n]*"
+                r"|cannot identify image file[^\n]*|broken data stream[^\n]*|unrecognized data stream[^\n]*)",
+                source="Pillow 6 to 12",
+            ),
+            Signature(
+                ("image data is corrupted or truncated", "premature end of data segment", "Corrupt JPEG data"),
+                "RuntimeError: image_type.cpp: image data is corrupted or truncated",
+                "image data",
+                r"^\w*Error: (?P<what>[^\n]*(?:image data is corrupted or truncated|premature end of data segment"
+                r"|Corrupt JPEG data)[^\n]*)",
+                source="torchvision, libjpeg",
+            ),
+        ),
+        explains=("WRK222",),
+    ),
+    Cause(
         "WRK211",
         "workers-gone",
         "DataLoader workers ended, and no exception of theirs reached the parent.",
