@@ -20,7 +20,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-
 if sys.version_info >= (3, 11):
     import tomllib
 else:
