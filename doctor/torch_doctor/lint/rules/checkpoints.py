@@ -16,10 +16,11 @@ from torch_doctor.model import Finding
 from torch_doctor.registry import check
 
 
-def wrapper_of(script: Script, node: ast.AST, depth: int = 4) -> str:
+def wrapper_of(script: Script, node: ast.AST, depth: int = 4, sometimes: bool = False) -> str:
     """``module.`` or ``_orig_mod.``: the prefix that the state_dict of an expression has; "" where none, or unknown.
 
-    Only where the last binding before is a wrapper for certain: one under a condition that is not shared is unknown.
+    Only where the last binding before is a wrapper for certain: one under a condition that is not shared is unknown,
+    but for ``sometimes``.
     """
     if depth == 0:
         return ""
@@ -28,7 +29,7 @@ def wrapper_of(script: Script, node: ast.AST, depth: int = 4) -> str:
         if name in WRAPPERS:
             return WRAPPERS[name]
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("cuda", "to", "train", "eval"):
-            return wrapper_of(script, node.func.value, depth - 1)
+            return wrapper_of(script, node.func.value, depth - 1, sometimes)
         return ""
     if not isinstance(node, (ast.Name, ast.Attribute)):
         return ""
@@ -45,9 +46,9 @@ def wrapper_of(script: Script, node: ast.AST, depth: int = 4) -> str:
         last = item if item is not None and item.how == "assign" else None
         if item is not None and item.how == "parameter":
             return _wrapped_by_callers(script, node, depth)
-    if last is None or last.value is None or _conditional(script, last.node, node):
+    if last is None or last.value is None or (not sometimes and _conditional(script, last.node, node)):
         return ""
-    return wrapper_of(script, last.value, depth - 1)
+    return wrapper_of(script, last.value, depth - 1, sometimes)
 
 
 def _wrapped_by_callers(script: Script, node: ast.AST, depth: int) -> str:
@@ -109,7 +110,7 @@ def wrapper_prefix_saved(script: Script) -> Iterator[Finding]:
         value = receiver(call)
         if value is None or not _is_saved(script, call):
             continue
-        prefix = wrapper_of(script, value)
+        prefix = wrapper_of(script, value) or (_loaded_bare(script) and wrapper_of(script, value, sometimes=True))
         if not prefix or _loaded_wrapped(script):
             continue
         inner = prefix.rstrip(".")
@@ -120,6 +121,41 @@ def wrapper_prefix_saved(script: Script) -> Iterator[Finding]:
             f"{source(script, call)} has the {prefix!r} prefix of its wrapper: a bare model does not load it",
             f"{source(script, value)}.{inner}.state_dict()",
         )
+    yield from _bare_into_wrapped(script)
+
+
+def _bare_into_wrapped(script: Script) -> Iterator[Finding]:
+    """A file that is saved from a bare model only, loaded into a wrapped one."""
+    saved: dict[str, bool] = {}
+    for call in script.index.by_tail.get("state_dict", ()):
+        value, path = receiver(call), _saved_to(script, call)
+        if value is not None and path and kind(script, value) == "module":
+            saved[path] = saved.get(path, True) and not wrapper_of(script, value, sometimes=True)
+    for call in script.index.by_tail.get("load_state_dict", ()) if saved else ():
+        value, first = receiver(call), call.args[0] if call.args else None
+        prefix = wrapper_of(script, value) if value is not None else ""
+        loads = [o.node for o in origins(script, first)] if first is not None and prefix else []
+        for load in loads:
+            path = constant(script, load.args[0]) if isinstance(load, ast.Call) and load.args else None
+            if isinstance(path, str) and script.index.qual(load) == "torch.load" and saved.get(path):
+                yield finding(
+                    script,
+                    call,
+                    WARNING,
+                    f"{path} is saved from a bare model: its keys have no {prefix!r} prefix, and a wrapped one wants it",
+                    f"{source(script, value)}.{prefix.rstrip('.')}.load_state_dict(...)",  # type: ignore[arg-type]
+                )
+
+
+def _saved_to(script: Script, call: ast.Call) -> str:
+    """The constant path that a state_dict() is saved to in the same expression; "" where none."""
+    for parent in script.index.ancestors(call):
+        if isinstance(parent, ast.Call) and script.index.qual(parent) == "torch.save" and len(parent.args) > 1:
+            path = constant(script, parent.args[1])
+            return path if isinstance(path, str) else ""
+        if isinstance(parent, (ast.stmt, ast.Dict)):
+            return ""
+    return ""
 
 
 def _strips(script: Script) -> bool:
@@ -160,6 +196,14 @@ def _loaded_wrapped(script: Script) -> bool:
         if _into_model(script, c)
     ]
     return bool(found) and all(found)
+
+
+def _loaded_bare(script: Script) -> bool:
+    """Whether the file loads into a model that is wrapped under no condition, and never unwraps one."""
+    if script.index.attributes.get("module") or script.index.attributes.get("_orig_mod"):
+        return False
+    found = [receiver(c) or c for c in script.index.by_tail.get("load_state_dict", ()) if _into_model(script, c)]
+    return any(not wrapper_of(script, value, sometimes=True) for value in found)
 
 
 def _into_model(script: Script, call: ast.Call) -> bool:
