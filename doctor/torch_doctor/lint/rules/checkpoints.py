@@ -121,30 +121,26 @@ def wrapper_prefix_saved(script: Script) -> Iterator[Finding]:
             f"{source(script, call)} has the {prefix!r} prefix of its wrapper: a bare model does not load it",
             f"{source(script, value)}.{inner}.state_dict()",
         )
-    yield from _bare_into_wrapped(script)
 
 
-def _bare_into_wrapped(script: Script) -> Iterator[Finding]:
-    """A file that is saved from a bare model only, loaded into a wrapped one."""
+def _paths_of_bare(script: Script) -> set[str]:
+    """The constant paths that only models which are wrapped nowhere are saved to."""
     saved: dict[str, bool] = {}
     for call in script.index.by_tail.get("state_dict", ()):
         value, path = receiver(call), _saved_to(script, call)
         if value is not None and path and kind(script, value) == "module":
             saved[path] = saved.get(path, True) and not wrapper_of(script, value, sometimes=True)
-    for call in script.index.by_tail.get("load_state_dict", ()) if saved else ():
-        value, first = receiver(call), call.args[0] if call.args else None
-        prefix = wrapper_of(script, value) if value is not None else ""
-        loads = [o.node for o in origins(script, first)] if first is not None and prefix else []
-        for load in loads:
-            path = constant(script, load.args[0]) if isinstance(load, ast.Call) and load.args else None
-            if isinstance(path, str) and script.index.qual(load) == "torch.load" and saved.get(path):
-                yield finding(
-                    script,
-                    call,
-                    WARNING,
-                    f"{path} is saved from a bare model: its keys have no {prefix!r} prefix, and a wrapped one wants it",
-                    f"{source(script, value)}.{prefix.rstrip('.')}.load_state_dict(...)",  # type: ignore[arg-type]
-                )
+    return {path for path, is_bare in saved.items() if is_bare}
+
+
+def _loaded_from(script: Script, call: ast.Call) -> str:
+    """The constant path of load_state_dict(torch.load(path)); "" where none."""
+    for origin in origins(script, call.args[0]) if call.args else ():
+        load = origin.node
+        if isinstance(load, ast.Call) and load.args and origin.script.index.qual(load) == "torch.load":
+            path = constant(origin.script, load.args[0])
+            return path if isinstance(path, str) else ""
+    return ""
 
 
 def _saved_to(script: Script, call: ast.Call) -> str:
@@ -413,12 +409,12 @@ def bare_checkpoint_into_wrapper(script: Script) -> Iterator[Finding]:
         return
     saved = [receiver(c) for c in script.index.by_tail.get("state_dict", ()) if _is_saved(script, c)]
     bare = [v for v in saved if v is not None and words.tail(dotted(v)) in ("module", "_orig_mod")]
-    if not bare or len(bare) != len([v for v in saved if v is not None and kind(script, v) in ("module", "")]):
-        return
-    for call in script.index.by_tail.get("load_state_dict", ()):
+    every = bool(bare) and len(bare) == len([v for v in saved if v is not None and kind(script, v) in ("module", "")])
+    plain = _paths_of_bare(script)
+    for call in script.index.by_tail.get("load_state_dict", ()) if every or plain else ():
         value = receiver(call)
         prefix = wrapper_of(script, value) if value is not None else ""
-        if prefix:
+        if prefix and (every or _loaded_from(script, call) in plain):
             yield finding(
                 script,
                 call,

@@ -260,11 +260,13 @@ def _per_batch(script: Script, item: Stepped) -> str:
         return "ReduceLROnPlateau counts epochs without improvement and is stepped once per batch"
     if item.name in ("LambdaLR", "MultiplicativeLR") and _decays_by_epoch(item):
         return f"{item.name} is given a factor per epoch and is stepped once per batch"
+    epochs = _epochs(script, item.loops)
+    if item.name == "SequentialLR" and _all_count_epochs(item, epochs):
+        return "the schedulers of SequentialLR count epochs and it is stepped once per batch"
     known = CADENCE.get(item.name)
     if known is None or _fraction(item.call):
         return ""
     value = _argument(item.made, *known.unit)
-    epochs = _epochs(script, item.loops)
     if item.name == "ExponentialLR":
         gamma = constant(item.where, value)
         if isinstance(gamma, float) and gamma <= 0.99:
@@ -277,6 +279,21 @@ def _per_batch(script: Script, item: Stepped) -> str:
             f"{item.name} counts epochs ({known.unit[0]}={source(item.where, value)}) and is stepped once per batch"  # type: ignore[arg-type]
         )
     return ""
+
+
+def _all_count_epochs(item: Stepped, epochs: int | None) -> bool:
+    """Whether each scheduler within a SequentialLR has a length that counts epochs."""
+    listed = _argument(item.made, "schedulers", 1)
+    found = [o.node for o in origins(item.where, listed)] if listed is not None else []
+    inner = found[0].elts if len(found) == 1 and isinstance(found[0], (ast.List, ast.Tuple)) else []
+    units = set()
+    for element in inner:
+        made = [o.node for o in origins(item.where, element)]
+        call = made[0] if len(made) == 1 else None
+        known = CADENCE.get(item.where.index.qual(call).rsplit(".", 1)[-1]) if isinstance(call, ast.Call) else None
+        value = _argument(call, *known.unit) if known is not None and isinstance(call, ast.Call) else None
+        units.add(unit(item.where, value, epochs))
+    return units == {"epochs"}
 
 
 def _decays_by_epoch(item: Stepped) -> bool:
