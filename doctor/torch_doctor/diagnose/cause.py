@@ -26,7 +26,7 @@ class Signature:
     """One wording of a fault.
 
     Args:
-        needle: plain text that each match holds; cheap to look for.
+        needle: plain text that each match holds, or several texts of which each match holds one; cheap to look for.
         sample: a real line (or lines) that matches.
         miss: the nearest thing that must not match.
         pattern: expression over the run's text, ``^`` and ``$`` at lines; the needle itself where empty. Named
@@ -36,7 +36,7 @@ class Signature:
         source: where the wording was seen, with the version; ``seen`` is when that was checked.
     """
 
-    needle: str
+    needle: str | tuple[str, ...]
     sample: str
     miss: str
     pattern: str = ""
@@ -44,6 +44,16 @@ class Signature:
     unless: tuple[str, ...] = ()
     source: str = ""
     seen: str = "2026-11"
+
+    @property
+    def needles(self) -> tuple[str, ...]:
+        """The needle, as a tuple."""
+        return (self.needle,) if isinstance(self.needle, str) else self.needle
+
+    @property
+    def expression(self) -> str:
+        """The pattern, or what finds the needle itself."""
+        return self.pattern or "|".join(map(re.escape, self.needles))
 
 
 @dataclass(frozen=True)
@@ -154,11 +164,11 @@ def matches(cause: Cause, log: LogFacts, machine: MachineFacts, run: RunFacts) -
     """Each place in the log where a signature of the cause is found, by signature, then by place."""
     text = log.text
     for signature in cause.signatures:
-        if signature.needle not in text:
+        if not any(needle in text for needle in signature.needles):
             continue
         if not all(log.search(p) for p in signature.also) or any(log.search(p) for p in signature.unless):
             continue
-        for match in _compiled(signature.pattern or re.escape(signature.needle)).finditer(text):
+        for match in _compiled(signature.expression).finditer(text):
             groups = {k: v for k, v in match.groupdict().items() if v is not None}
             first, last = log.index_at(match.start()), log.index_at(max(match.start(), match.end() - 1))
             yield Seen(signature, groups, first, last, log, machine, run)

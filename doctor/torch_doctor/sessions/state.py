@@ -30,6 +30,7 @@ class Process:
     start_ticks: int
     boot_id: str = ""
     pid_namespace: str = ""
+    first_ticks: int = 0  # when PID 1 of that namespace started: inode numbers of namespaces are reused, too
     hostname: str = ""
     uid: int = 0
 
@@ -98,6 +99,7 @@ class State:
     log_error: str = ""
     log_gaps: tuple[LogGap, ...] = ()
     postmortem: str = ""  # one line, where explain found a cause
+    remedy: str = ""  # one line: what to type against it
     revision: int = 0
     schema_version: int = SCHEMA_VERSION
 

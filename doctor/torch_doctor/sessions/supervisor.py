@@ -358,7 +358,8 @@ class Supervisor:
     def _postmortem_over(self) -> None:
         proc.send_group(self.helper, signal.SIGKILL)
         self.helper = 0
-        self.change(postmortem=_cause(self.folder / store.POSTMORTEM))
+        cause, remedy = _cause(self.folder / store.POSTMORTEM)
+        self.change(postmortem=cause, remedy=remedy)
         self.over = True
 
     def _leave(self) -> None:
@@ -369,12 +370,17 @@ class Supervisor:
                 (self.folder / name).unlink(missing_ok=True)
 
 
-def _cause(report: Path) -> str:
+def _cause(report: Path) -> tuple[str, str]:
+    """The root cause that explain found, and what mends it, one line each; "" where it found none."""
     try:
         findings = json.loads(report.read_text(encoding="utf-8"))["findings"]
-        return f"{findings[0]['id']} {findings[0]['name']}: {findings[0]['message']}" if findings else ""
+        if not findings:
+            return "", ""
+        first, remedy = findings[0], findings[0]["remediation"]
+        lines = [*remedy["commands"], remedy["text"]][0].splitlines()
+        return f"{first['id']} {first['name']}: {first['message']}", lines[0] if lines else ""
     except (OSError, ValueError, KeyError, TypeError):
-        return ""
+        return "", ""
 
 
 def _describe(sender: kernel.Sender) -> str:

@@ -38,6 +38,10 @@ def test_a_process_is_itself_only_with_its_start_time() -> None:
     assert not proc.alive(dataclasses.replace(me, start_ticks=me.start_ticks + 1)), "a PID that was reused"
     assert not proc.alive(dataclasses.replace(me, boot_id="another boot"))
     assert proc.elsewhere(dataclasses.replace(me, pid_namespace="pid:[1]"))
+    assert proc.elsewhere(dataclasses.replace(me, first_ticks=me.first_ticks + 1)), (
+        "a namespace number that was reused"
+    )
+    assert not proc.elsewhere(dataclasses.replace(me, first_ticks=0)), "PID 1 was hidden from its user"
     assert not proc.elsewhere(me) and not proc.alive(None)
 
 

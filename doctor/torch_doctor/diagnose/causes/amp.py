@@ -31,7 +31,7 @@ register(
                 source="torch 1.13 to 2.15",
             ),
             Signature(
-                "expected scalar type",
+                ("expected scalar type", "expected m1 and m2"),
                 "RuntimeError: expected scalar type Float but found Half",
                 "scalar type",
                 r"(?P<what>expected (?:m1 and m2 to have the same dtype|scalar type \w+ but found \w+)[^\n]*)",
@@ -46,7 +46,7 @@ register(
                 source="torch 1.0 to 1.4",
             ),
             Signature(
-                "and weight type (",
+                "Input type (",
                 "RuntimeError: Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor) should "
                 "be the same",
                 "RuntimeError: Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be "
@@ -56,7 +56,7 @@ register(
                 source="torch 0.4 to 2.15",
             ),
             Signature(
-                "and bias type (",
+                "Input type (",
                 "RuntimeError: Input type (float) and bias type (c10::Half) should be the same",
                 "bias type",
                 r"(?P<what>Input type \([\w:]+\) and (?:weight|bias) type \([\w:]+\))",
@@ -83,6 +83,13 @@ register(
                 r"(?P<what>Expected floating point type for target[^\n]*)",
                 source="torch 1.10 to 2.15",
             ),
+            Signature(
+                "expected target dtype to be",
+                "RuntimeError: expected target dtype to be Long or Byte, but got Int",
+                "target dtype",
+                r"(?P<what>expected target dtype to be [\w ]+, but got \w+)",
+                source="torch 2.12 to 2.15",
+            ),
         ),
     ),
     Cause(
@@ -92,8 +99,8 @@ register(
         "unscale_ twice in a step, no inf checks recorded (no gradients), or half-precision weights.",
         "GradScaler refused: {what}",
         Remediation(
-            "Keep the weights in float32, call unscale_ at most once per step and optimizer, and step only when "
-            "there are gradients",
+            "Call backward on scaler.scale(loss), keep the weights in float32, call unscale_ at most once per step and "
+            "optimizer, and step only when there are gradients",
             ("scaler.unscale_(optimizer); clip_grad_norm_(...); scaler.step(optimizer); scaler.update()",),
         ),
         (
@@ -117,6 +124,13 @@ register(
                 "unscale_()",
                 r"(?P<what>unscale_\(\) has already been called)",
                 source="torch 1.6 to 2.15",
+            ),
+            Signature(
+                "_scale is None",
+                "AssertionError: Attempted unscale_ but _scale is None.  This may indicate your script did not use scaler.scale(loss or outputs) earlier in the iteration.",
+                "scale is None",
+                r"(?P<what>Attempted \w+ but _scale is None)",
+                source="torch 1.6 to 2.15: scaler.scale(loss).backward() is missing",
             ),
         ),
     ),

@@ -27,7 +27,7 @@ register(
                 source="torch 0.4 to 2.15",
             ),
             Signature(
-                "access saved tensors after they have already been freed",
+                "after they have already been freed",
                 "RuntimeError: Trying to access saved tensors after they have already been freed.",
                 "tensors freed",
                 r"saved (?:tensors|intermediate values)[^\n]*after they have already been freed",
@@ -57,7 +57,7 @@ register(
         ),
         (
             Signature(
-                "has been modified by an inplace operation",
+                "modified by an inplace operation",
                 "RuntimeError: one of the variables needed for gradient computation has been modified by an "
                 "inplace operation: [torch.FloatTensor [10, 10]], which is output 0 of "
                 "AsStridedBackward0, is at version 2; expected version 1 instead.",
@@ -103,6 +103,32 @@ register(
                 "RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn",
                 "require grad",
                 source="torch 0.4 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "GRD231",
+        "inference-tensor-in-backward",
+        "A tensor made under inference_mode was used in training.",
+        "inference_mode leaves out what autograd needs; such a tensor stays unusable for backward outside of it.",
+        "a tensor that was made under torch.inference_mode() is used in training",
+        Remediation(
+            "Make it under no_grad in place of inference_mode, or clone it outside",
+            ("with torch.no_grad(): ...", "x = x.clone()"),
+        ),
+        (
+            Signature(
+                "Inference tensors cannot be saved for backward",
+                "RuntimeError: Inference tensors cannot be saved for backward. To work around you can make a clone to "
+                "get a normal tensor and use it in autograd.",
+                "inference tensors",
+                source="torch 1.9 to 2.15",
+            ),
+            Signature(
+                "Inplace update to inference tensor outside InferenceMode",
+                "RuntimeError: Inplace update to inference tensor outside InferenceMode is not allowed.",
+                "inplace update",
+                source="torch 1.9 to 2.15",
             ),
         ),
     ),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
@@ -16,7 +19,7 @@ def truncated(seen: Seen, verdict: Verdict) -> Verdict | None:
     earlier = seen.log.earlier
     failed = seen.has(_WRITE_FAILED) or (earlier is not None and earlier.search(_WRITE_FAILED))
     if not failed:
-        return verdict
+        return _cut_short(seen, verdict)
     return with_message(
         verdict,
         "the disk was full while the checkpoint was saved, so the file lacks its zip index (central directory) and "
@@ -33,6 +36,34 @@ def truncated(seen: Seen, verdict: Verdict) -> Verdict | None:
     )
 
 
+def _cut_short(seen: Seen, verdict: Verdict) -> Verdict:
+    """An empty file and a safetensors file have no zip index to lack."""
+    text = "\n".join(line.text for line in seen.log.lines[seen.index : seen.end + 1])
+    if "EOFError" in text:
+        return with_message(
+            verdict,
+            "the checkpoint is empty (0 bytes) or ends at once: the run that saved it was killed or its disk was full",
+            Remediation(
+                "Resume from the last good checkpoint; save to a temporary file and rename it when it is complete",
+                (
+                    "ls -l CHECKPOINT_FOLDER",
+                    "df -h .",
+                    "torch.save(state, path + '.tmp'); os.replace(path + '.tmp', path)",
+                ),
+            ),
+        )
+    if re.search(r"MetadataIncompleteBuffer|incomplete metadata", text):
+        return with_message(
+            verdict,
+            "the safetensors file is shorter than its header says: a download or copy was cut short",
+            Remediation(
+                "Compare its size with the source, and download or copy it again",
+                ("ls -l FILE; sha256sum FILE", "huggingface-cli download --force-download REPO FILE"),
+            ),
+        )
+    return verdict
+
+
 _FIRST_BYTES: dict[str, str] = {
     "<": "HTML or XML: a web page in place of the file",
     "{": "JSON",
@@ -43,6 +74,18 @@ _FIRST_BYTES: dict[str, str] = {
     "E": "a text, perhaps an error message",
     "\\x08": "safetensors or protobuf",
 }
+
+
+#: the same bytes as weights_only names them, by their code
+_FIRST_CODES: dict[str, str] = {"60": "<", "123": "{", "31": "\\x1f", "147": "\\x93", "69": "E", "8": "\\x08"}
+
+
+def first_byte(groups: Mapping[str, str]) -> str:
+    """What the first byte that could not be read says of the file."""
+    key = groups.get("key") or _FIRST_CODES.get(groups.get("code", ""), "")
+    if not key:
+        return "the file is no checkpoint of this format, or its start is damaged"
+    return f"the file is no pickle: its first byte is {key!r} ({_FIRST_BYTES.get(key, 'another format, or damage')})"
 
 
 register(
@@ -62,6 +105,13 @@ register(
                 "_pickle.UnpicklingError: invalid load key, 'v'.",
                 "_pickle.UnpicklingError: invalid load key, '<'.",
                 source="python 3.8 to 3.14, pickle",
+            ),
+            Signature(
+                "Unsupported operand 118",
+                "WeightsUnpickler error: \n\nUnsupported operand 118",
+                "WeightsUnpickler error: \n\nUnsupported operand 60",
+                r"Unsupported operand 118\b",
+                source="torch 2.0 to 2.15 with weights_only: 118 is the v of version",
             ),
             Signature(
                 "git-lfs.github.com/spec",
@@ -106,7 +156,7 @@ register(
                 source="python 3.8 to 3.14, pickle",
             ),
             Signature(
-                "HeaderTooSmall",
+                "Error while deserializing header",
                 "safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooSmall",
                 "HeaderTooLarge",
                 r"(?P<key>)Error while deserializing header: (?:HeaderTooSmall|InvalidHeader\w*|header too "
@@ -120,14 +170,16 @@ register(
                 r"(?P<key>)unpickling stack underflow",
                 source="python 3.8 to 3.14",
             ),
+            Signature(
+                "Unsupported operand ",
+                "WeightsUnpickler error: \n\nUnsupported operand 60",
+                "Unsupported operand 149",
+                rf"Unsupported operand (?P<code>{'|'.join(_FIRST_CODES)})\b",
+                source="torch 2.0 to 2.15 with weights_only: the code of the first byte",
+            ),
         ),
-        judge=lambda seen, verdict: with_message(
-            verdict,
-            f"the file is no pickle: its first byte is {seen.groups['key']!r} "
-            f"({_FIRST_BYTES.get(seen.groups['key'], 'another format, or damage')})"
-            if seen.groups.get("key")
-            else "the file is no checkpoint of this format, or its start is damaged",
-        ),
+        judge=lambda seen, verdict: with_message(verdict, first_byte(seen.groups)),
+        explains=("CKP208",),
     ),
     Cause(
         "CKP205",
@@ -156,7 +208,7 @@ register(
                 source="torch 1.6 to 2.15, caffe2/serialize/inline_container.cc",
             ),
             Signature(
-                "PytorchStreamReader failed reading",
+                "PytorchStreamReader failed ",
                 "RuntimeError: PytorchStreamReader failed reading file data/2: file read failed",
                 "PytorchStreamReader ok",
                 r"PytorchStreamReader failed (?:reading (?:file|zip archive)|locating file (?!constants\.pkl))[^\n]*",
@@ -205,7 +257,7 @@ register(
                 "Ran out of input",
                 '  File "torch/serialization.py", line 1495, in _legacy_load\nEOFError: Ran out of input',
                 '  File "multiprocessing/spawn.py", line 122, in spawn_main\nEOFError: Ran out of input',
-                r"(?:torch/serialization\.py|_weights_only_unpickler\.py|pickle\.load"
+                r"(?:torch/serialization\.py|_weights_only_unpickler\.py|(?<!reduction\.)pickle\.load"
                 r"|torch\.load)[^\n]*\n(?:.*\n){0,14}?"
                 r"EOFError: Ran out of input",
                 source="torch 0.4 to 2.15: an empty file",
@@ -261,6 +313,23 @@ register(
         explains=("CKP205", "FS206"),
     ),
     Cause(
+        "CKP231",
+        "checkpoint-folder-missing",
+        "The folder that the checkpoint is to be written to does not exist.",
+        "torch.save makes the file, not its folders.",
+        "the folder {path} does not exist, and torch.save makes no folders",
+        Remediation("Make it first", ("os.makedirs(os.path.dirname(path), exist_ok=True)", "mkdir -p {path}")),
+        (
+            Signature(
+                "Parent directory ",
+                "RuntimeError: Parent directory /runs/exp1 does not exist.",
+                "Parent directory /runs/exp1 is writable",
+                r"Parent directory (?P<path>\S+) does not exist",
+                source="torch 1.13 to 2.15, caffe2/serialize",
+            ),
+        ),
+    ),
+    Cause(
         "CKP207",
         "checkpoint-of-absent-device",
         "The checkpoint's tensors were saved on a GPU that is not here.",
@@ -295,7 +364,6 @@ register(
             (
                 "torch.serialization.add_safe_globals([TheClass])",
                 "torch.load(path, weights_only=False)  # trusted files only",
-                "torch-doctor checkpoint inspect CHECKPOINT",
             ),
         ),
         (
@@ -308,7 +376,7 @@ register(
                 source="torch 2.0 to 2.15, torch/serialization.py",
             ),
             Signature(
-                "Unsupported global: GLOBAL",
+                ("Unsupported global: GLOBAL", "Unsupported class "),
                 "WeightsUnpickler error: Unsupported global: GLOBAL numpy._core.multiarray.scalar was not an "
                 "allowed global by default.",
                 "global",
@@ -339,7 +407,16 @@ register(
                 source="python 3.8 to 3.14",
             ),
             Signature(
-                "No module named 'numpy._core'",
+                "find_class",
+                '  File "torch/serialization.py", line 2222, in find_class\n    return super().find_class(mod_name, '
+                "name)\nModuleNotFoundError: No module named 'oldproject'",
+                "ModuleNotFoundError: No module named 'oldproject'",
+                r"\bfind_class\b[^\n]*\n(?:.*\n){0,4}?ModuleNotFoundError: No module named "
+                r"'(?P<what>(?!numpy\._core)[\w.]+)'",
+                source="torch 1.0 to 2.15, torch/serialization.py",
+            ),
+            Signature(
+                "No module named 'numpy._core",
                 "ModuleNotFoundError: No module named 'numpy._core'",
                 "No module named 'numpy'",
                 r"No module named '(?P<what>numpy\._core[\w.]*)'",
@@ -355,6 +432,7 @@ register(
             if "numpy._core" in seen.groups.get("what", "")
             else verdict
         ),
+        explains=("PKG206",),
     ),
     Cause(
         "CKP213",
@@ -365,7 +443,7 @@ register(
         "the checkpoint has another layout than the code expects ({what})",
         Remediation(
             "Look at what is in it, and take the part that holds the weights",
-            ("torch-doctor checkpoint inspect CHECKPOINT", "state = checkpoint.get('state_dict', checkpoint)"),
+            ("state = checkpoint.get('state_dict', checkpoint)"),
         ),
         (
             Signature(

@@ -79,7 +79,7 @@ register(
         ),
         (
             Signature(
-                "watchdog got stuck for",
+                ("watchdog got stuck for", "Heartbeat monitor timed out"),
                 "[rank0]:[F1130 ProcessGroupNCCL.cpp:1552] [PG ID 0 PG GUID 0 Rank 0] ProcessGroupNCCL's watchdog "
                 "got stuck for 480 seconds "
                 "without making progress in monitoring enqueued collectives.",
@@ -378,7 +378,7 @@ register(
                 source="NCCL 2.x",
             ),
             Signature(
-                "ncclInvalidUsage",
+                "ncclInvalid",
                 "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",
                 "ncclInvalid",
                 r"(?P<what>ncclInvalidUsage|ncclInvalidArgument)",
@@ -432,7 +432,7 @@ register(
                 source="gloo, NCCL, torch",
             ),
             Signature(
-                "recvValueWithTimeout",
+                ("Failed to recv, got 0 bytes", "Connection was likely closed"),
                 "[W TCPStore.cpp:115] [c10d] recvVector failed on SocketImpl: Failed to recv, got 0 bytes. "
                 "Connection was likely closed. recvValueWithTimeout",
                 "recv",

@@ -105,7 +105,7 @@ register(
         ),
         (
             Signature(
-                "Python.h: No such file or directory",
+                "Python.h: No such file",
                 "/tmp/tmpabc/main.c:5:10: fatal error: Python.h: No such file or directory",
                 "Python.hpp: file",
                 r"fatal error: (?P<header>Python\.h): No such file",
@@ -200,7 +200,7 @@ register(
                 source="glibc 2.28 to 2.41, dlopen",
             ),
             Signature(
-                "Permission denied",
+                ("Permission denied", "Operation not permitted"),
                 "OSError: /tmp/torchinductor_u/ab/cab.so: cannot open shared object file: Permission denied",
                 "PermissionError: [Errno 13] Permission denied: '/tmp/triton/x.lock'",
                 r"(?P<file>/\S+\.so[\w.]*): (?:cannot open|failed to map)[^\n]*(?:Permission denied|Operation not "
@@ -244,7 +244,7 @@ register(
                 source="glibc, triton 2.x and 3.x",
             ),
             Signature(
-                "cache",
+                ".so",
                 "OSError: /root/.triton/cache/ab12/cuda_utils.so: invalid ELF header",
                 "invalid ELF header of the kernel",
                 r"(?P<file>/\S*(?:torchinductor|\.triton|triton)\S*\.so)[^\n]*(?:invalid ELF header|file too "
@@ -299,7 +299,7 @@ register(
                 source="NFS",
             ),
             Signature(
-                ".nfs",
+                ("Errno 39]", "Errno 2]"),
                 "OSError: [Errno 39] Directory not empty: '/home/u/.triton/cache/6F2A/.nfs0000001'",
                 "Directory not empty: 'out'",
                 r"(?:Errno 39\] Directory not empty|Errno 2\] No such file or directory): "
@@ -388,7 +388,7 @@ register(
         ),
         (
             Signature(
-                "from 'triton",
+                ("from 'triton", "module 'triton"),
                 "ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler'",
                 "imported from 'triton'",
                 r"cannot import name '\w+' from 'triton[\w.]*'|module 'triton[\w.]*' has no attribute '\w+'",
@@ -422,15 +422,32 @@ register(
                 r"No module named 'triton(?:\.[\w.]+)?'",
                 source="python 3.8 to 3.14",
             ),
+        ),
+    ),
+    Cause(
+        "CMP231",
+        "gpu-too-old-for-triton",
+        "The GPU is too old for triton, which torch.compile generates code with.",
+        "triton needs compute capability 7.0 (Volta). Pascal and Maxwell run eager code only.",
+        "the GPU[[ ({gpu}, compute capability {have})]] is too old for triton, which needs 7.0 or later: "
+        "torch.compile cannot generate code for it",
+        Remediation(
+            "Run without torch.compile on this GPU, or with a back end that needs no triton",
+            ("TORCH_COMPILE_DISABLE=1 python train.py", "torch.compile(model, backend='aot_eager')"),
+        ),
+        (
             Signature(
                 "too old to be supported by the triton GPU compiler",
-                "RuntimeError: Found Tesla P100 which is too old to be supported by the triton GPU compiler, which "
-                "is used as the backend. "
-                "Triton only supports devices of CUDA Capability >= 7.0, but your device is of CUDA capability 6.0",
+                "RuntimeError: Found Tesla P100 which is too old to be supported by the triton GPU compiler, which is "
+                "used as the backend. Triton only supports devices of CUDA Capability >= 7.0, but your device is of "
+                "CUDA capability 6.0",
                 "driver too old",
+                r"Found (?P<gpu>[^\n]{1,60}?) which is too old to be supported by the triton GPU compiler"
+                r"(?:[^\n]*your device is of CUDA capability (?P<have>[\d.]+))?",
                 source="torch 2.0 to 2.15, torch/_inductor/exc.py",
             ),
         ),
+        explains=("CMP2",),
     ),
     Cause(
         "CMP212",

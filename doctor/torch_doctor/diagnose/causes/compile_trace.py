@@ -92,7 +92,7 @@ register(
                 source="torch 2.5",
             ),
             Signature(
-                "recompile_limit reached with",
+                "limit reached with",
                 "RuntimeError: recompile_limit reached with one_graph=True",
                 "recompile_limit reached",
                 r"(?:recompile_limit|cache_size_limit) reached with (?:one_graph|fullgraph)=True",
@@ -126,7 +126,7 @@ register(
                 source="torch 2.7 to 2.15",
             ),
             Signature(
-                "data-dependent control flow",
+                ("data-dependent control flow", "generic_jump", "Dynamic control flow is not supported"),
                 "torch._dynamo.exc.UserError: Dynamic control flow is not supported at the moment. (data-dependent "
                 "control flow)",
                 "control flow",
@@ -147,7 +147,7 @@ register(
                 source="torch 2.0 to 2.6",
             ),
             Signature(
-                "data-dependent expression",
+                ("data-dependent expression", "GuardOnDataDependentSymNode"),
                 "torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode: Could not guard on "
                 "data-dependent expression Eq(u0, 1)",
                 "expression",
@@ -155,7 +155,7 @@ register(
                 source="torch 2.1 to 2.15",
             ),
             Signature(
-                "Tensor.item",
+                "Unsupported",
                 "torch._dynamo.exc.Unsupported: Unsupported Tensor.item() call with capture_scalar_outputs=False",
                 "loss = Tensor.item()",
                 r"Unsupported:? ?[^\n]*(?:Tensor\.item|aten\._local_scalar_dense|Tensor\.tolist|data[- ]dependent "

@@ -52,7 +52,7 @@ register(
                 source="torch 1.5 to 2.15, c10 device checks",
             ),
             Signature(
-                "and weight type (",
+                "Input type (",
                 "RuntimeError: Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be "
                 "the same",
                 "RuntimeError: Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor) should "
@@ -78,7 +78,7 @@ register(
                 source="torch 1.0 to 1.12",
             ),
             Signature(
-                "Expected object of device type",
+                ("Expected object of ", "Expected tensor for argument"),
                 "RuntimeError: Expected object of device type cuda but got device type cpu for argument #1 'self' "
                 "in call to _th_mm",
                 "device type",
@@ -117,7 +117,7 @@ register(
         Remediation("Detach it and copy it to the CPU", ("x.detach().cpu().numpy()",)),
         (
             Signature(
-                "can't convert cuda:",
+                "can't convert ",
                 "TypeError: can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor "
                 "to host memory first.",
                 "convert cuda",

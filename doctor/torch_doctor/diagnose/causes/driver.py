@@ -185,7 +185,7 @@ register(
                 source="CUDA 10.1 to 13",
             ),
             Signature(
-                "NVLink fabric",
+                "abric",
                 "Fabric State: In Progress; NVLink fabric is not initialized",
                 "fabric initialized",
                 r"(?i)NVLink fabric[^\n]*(?:not (?:yet )?initiali[sz]ed|failed)|fabric ?manager[^\n]*(?:not "
@@ -299,7 +299,7 @@ register(
                 source="Docker 19.03 to 29",
             ),
             Signature(
-                "unknown or invalid runtime name: nvidia",
+                "nvidia",
                 "docker: Error response from daemon: unknown or invalid runtime name: nvidia.",
                 "unknown runtime",
                 r"(?i)unknown (?:or invalid )?runtime (?:specified|name:?) \"?nvidia",
@@ -378,7 +378,7 @@ register(
                 source="kmod 20 to 34",
             ),
             Signature(
-                "Module nvidia not found",
+                "Module nvidia",
                 "modprobe: FATAL: Module nvidia not found in directory /lib/modules/6.8.0-45-generic",
                 "Module nvidia found",
                 r"(?P<what>Module nvidia\S* not found in directory \S+)",

@@ -126,7 +126,7 @@ register(
                 source="h5py 2.10 to 3.16",
             ),
             Signature(
-                "cannot be opened: Permission denied",
+                "cannot be opened",
                 "RuntimeError: File ckpt/last.pt cannot be opened: Permission denied",
                 "cannot be opened",
                 r"File (?P<path>\S+) cannot be opened(?:: Permission denied)?",
@@ -270,7 +270,7 @@ register(
         "A write failed for lack of space (or inodes, or quota); what it was writing is cut short.",
         "{path} is full: a write failed for lack of space",
         Remediation(
-            "Free space or write elsewhere; look at inodes and quota, too; write to a temporary file and rename "
+            "Free space or write elsewhere; look at inodes, too; write to a temporary file and rename "
             "it, so that the last good file stays",
             ("df -h .; df -i .", "du -xh --max-depth=2 . | sort -h | tail", "docker system df"),
         ),
@@ -283,13 +283,6 @@ register(
                 r"^(?![^\n]*(?:/dev/shm|shared memory|/torch_\d|\bnccl|NCCL|SemLock|\bshm\b))[^\n]*No space left "
                 r"on device(?:: '(?P<path>[^'\n]*)')?",
                 source="python 3.8 to 3.14, coreutils",
-            ),
-            Signature(
-                "Disk quota exceeded",
-                "OSError: [Errno 122] Disk quota exceeded: 'ckpt/1.pt'",
-                "quota",
-                r"Disk quota exceeded(?:: '(?P<path>[^'\n]*)')?",
-                source="python 3.8 to 3.14",
             ),
             Signature(
                 "low on resource: ephemeral-storage",
@@ -308,6 +301,28 @@ register(
         explains=("CKP2", "SES2"),
     ),
     Cause(
+        "FS231",
+        "disk-quota-exceeded",
+        "The user's quota is used up; the disk itself has space.",
+        "df shows free space, since the quota counts one user's, group's or project's files (or their number).",
+        "the quota on[[ {path}]] this file system is used up: df may show free space",
+        Remediation(
+            "Remove files or write to another file system; ask for a larger quota",
+            ("quota -s", "lfs quota -h -u $USER PATH", "du -xh --max-depth=2 ~ | sort -h | tail"),
+        ),
+        (
+            Signature(
+                "Disk quota exceeded",
+                "OSError: [Errno 122] Disk quota exceeded: 'ckpt/1.pt'",
+                "quota",
+                r"Disk quota exceeded(?:: '(?P<path>[^'\n]*)')?",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+        explains=("CKP2", "SES2", "FS206"),
+        decide="quota -s",
+    ),
+    Cause(
         "FS207",
         "too-many-open-files",
         "The limit of open files is reached.",
@@ -323,7 +338,7 @@ register(
         ),
         (
             Signature(
-                "Too many open files",
+                ("Too many open files", "error=24", "errno"),
                 "OSError: [Errno 24] Too many open files: 'data/1.jpg'",
                 "RuntimeError: unable to open shared memory object </torch_19_20_21> in read-write mode: Too many "
                 "open files (24)",
@@ -362,7 +377,7 @@ register(
                 source="python 3.8 to 3.14",
             ),
             Signature(
-                "unable to open file",
+                "errno = 2",
                 "FileNotFoundError: [Errno 2] Unable to synchronously open file (unable to open file: name = "
                 "'x.h5', errno = 2, error message = 'No such file or directory')",
                 "errno = 22",
@@ -403,6 +418,13 @@ register(
                 "endpoint",
                 r"\[Errno 107\] (?P<what>Transport endpoint is not connected): ",
                 source="FUSE",
+            ),
+            Signature(
+                "errno = 5",
+                "OSError: [Errno 5] Can't synchronously read data (file read failed: time = Mon Nov 30 09:00:01 2026\n, filename = '/mnt/nfs/train.h5', file descriptor = 41, errno = 5, error message = 'Input/output error', buf = 0x7f)",
+                "errno = 54",
+                r"errno = 5, error message = '(?P<what>Input/output error)'",
+                source="h5py 2.8 to 3.16, HDF5 1.10 to 2.0",
             ),
         ),
     ),

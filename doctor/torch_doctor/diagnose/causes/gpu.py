@@ -40,7 +40,7 @@ register(
                 source="CUDA 9 to 13",
             ),
             Signature(
-                "which is of cuda capability",
+                "which is of ",
                 "Found GPU0 Tesla K80 which is of cuda capability 3.7.\n    PyTorch no longer supports this GPU "
                 "because it is too old.",
                 "GPU0 of cuda capability",
@@ -134,7 +134,7 @@ register(
                 source="CUDA 9 to 13",
             ),
             Signature(
-                "torch.cuda.is_available() is False",
+                "torch.cuda.is_available() ",
                 "RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is "
                 "False.",
                 "torch.cuda.is_available() is True",
@@ -201,7 +201,7 @@ register(
                 source="CUDA 9 to 13",
             ),
             Signature(
-                "Invalid device id",
+                ("Invalid device id", "device < num_gpus"),
                 "AssertionError: Invalid device id",
                 "device id",
                 r"AssertionError: Invalid device id|RuntimeError: [^\n]*device >= 0 && device < num_gpus",

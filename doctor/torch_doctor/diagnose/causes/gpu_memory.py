@@ -78,14 +78,9 @@ def oom(seen: Seen, verdict: Verdict) -> Verdict | None:
     evidence = {f"{k}_bytes": round(v) for k, v in figures.items()}
     total, this = figures.get("total"), figures.get("this")
     others = figures.get("others", 0.0)
-    if (
-        total
-        and this is None
-        and others
-        and len(re.findall(r"Process \d+ has", text)) == 1
-        and "this process has" not in text
-    ):
-        this, others = others, 0.0  # without a clause of its own, the one process named may be this one
+    if total and this is None and others:
+        this = _own_of(text, figures)
+        others -= this
     if total and others >= OTHERS * total and (this is None or others > this):
         return _others(verdict, others, this, total, evidence)
     if this is None and figures.get("reserved"):
@@ -97,6 +92,18 @@ def oom(seen: Seen, verdict: Verdict) -> Verdict | None:
     if total and unused >= FRAGMENTED * total and unused >= tried:
         return _fragmented(verdict, unused, tried, evidence)
     return _own(seen, verdict, figures, evidence)
+
+
+def _own_of(text: str, figures: dict[str, float]) -> float:
+    """This process's share where the text names all processes by a PID that this one does not know (a container).
+
+    It holds what PyTorch reserved, and its context: the smallest share that is large enough for that.
+    """
+    shares = sorted(float(m[1]) * _UNITS[m[2]] for m in re.finditer(r"Process \d+ has " + _SIZE, text))
+    if len(shares) == 1:
+        return shares[0]
+    reserved = figures.get("allocated", 0.0) + figures.get("reserved_unused", 0.0)
+    return next((share for share in shares if reserved and share >= 0.98 * reserved), 0.0)
 
 
 def _others(verdict: Verdict, others: float, this: float | None, total: float, evidence: dict[str, int]) -> Verdict:
@@ -169,7 +176,6 @@ def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict
                 "what grows with a memory snapshot",
                 (
                     "torch-doctor lint train.py",
-                    "torch-doctor memory train.py",
                     "torch.cuda.memory._record_memory_history()",
                 ),
             ),
@@ -186,7 +192,7 @@ def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict
                 "Use scaled_dot_product_attention (its flash and memory-efficient kernels need no such matrix), "
                 "shorten the sequence, and "
                 "check the shapes at that line",
-                ("F.scaled_dot_product_attention(q, k, v)", "torch-doctor memory train.py"),
+                ("F.scaled_dot_product_attention(q, k, v)",),
             ),
             **evidence,
         )
@@ -249,10 +255,8 @@ register(
         "the GPU's memory is full: this process asked for [[{size} ]]more",
         Remediation(
             "Use a smaller batch with gradient accumulation, bf16 autocast, activation checkpointing, or "
-            "scaled_dot_product_attention; see what fits with "
-            "torch-doctor memory",
+            "scaled_dot_product_attention",
             (
-                "torch-doctor memory train.py",
                 "torch.autocast('cuda', torch.bfloat16)",
                 "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
             ),
@@ -267,7 +271,7 @@ register(
                 source="torch 1.0 to 2.15, c10/cuda/CUDACachingAllocator.cpp",
             ),
             Signature(
-                "tried to allocate",
+                "would exceed allowed memory",
                 "torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of "
                 "memory)\nCurrently allocated : 22.1 GiB\n"
                 "Requested : 2.00 GiB\ntried to allocate",

@@ -35,7 +35,7 @@ register(
                 source="SQLite 3.x, python 3.8 to 3.14",
             ),
             Signature(
-                "locking protocol",
+                ("locking protocol", "disk I/O"),
                 "sqlite3.OperationalError: locking protocol",
                 "a locking protocol",
                 r"sqlite3\.OperationalError\)?:? (?:\(sqlite3\.OperationalError\) )?(?P<text>locking protocol|disk "
@@ -72,6 +72,22 @@ register(
                 "the table is locked",
                 source="SQLite 3.x, python 3.8 to 3.14",
             ),
+        ),
+    ),
+    Cause(
+        "HDF234",
+        "sqlite-connection-of-another-thread",
+        "An SQLite connection was used in another thread than the one that made it.",
+        "Python refuses that, since a connection without locks of its own must not be shared.",
+        "an SQLite connection was used in another thread than the one that made it",
+        Remediation(
+            "Make one connection per thread; check_same_thread=False only with a lock of your own around each use",
+            (
+                "local = threading.local(); local.db = sqlite3.connect(path)",
+                "sqlite3.connect(path, check_same_thread=False)",
+            ),
+        ),
+        (
             Signature(
                 "SQLite objects created in a thread",
                 "sqlite3.ProgrammingError: SQLite objects created in a thread can only be used in that same thread.",
@@ -90,12 +106,13 @@ register(
         "readers came than "
         "max_readers allows",
         Remediation(
-            "Open the environment lazily in each worker with readonly=True, lock=False",
+            "Open the environment once per process, lazily in each worker, with readonly=True, lock=False; close it "
+            "before it is opened anew",
             ("lmdb.open(path, readonly=True, lock=False, readahead=False, max_readers=512)",),
         ),
         (
             Signature(
-                "MDB_BAD_RSLOT",
+                "MDB_",
                 "lmdb.BadRslotError: mdb_txn_begin: MDB_BAD_RSLOT: Invalid reuse of reader locktable slot",
                 "lmdb.MapFullError: mdb_put: MDB_MAP_FULL: Environment mapsize limit reached",
                 r"(?P<text>MDB_BAD_RSLOT|MDB_READERS_FULL|MDB_BAD_TXN)",
@@ -116,7 +133,7 @@ register(
                 source="lmdb 1.2 to 1.7",
             ),
             Signature(
-                "MDB_CORRUPTED",
+                "MDB_",
                 "lmdb.CorruptedError: Caught CorruptedError in DataLoader worker process 0.\nlmdb.CorruptedError: "
                 "mdb_get: MDB_CORRUPTED: Located page was wrong type",
                 "page corrupted",
@@ -140,14 +157,14 @@ register(
         ),
         (
             Signature(
-                "MDB_INVALID",
+                "MDB_",
                 "lmdb.InvalidError: /data/train.lmdb: MDB_INVALID: File is not an LMDB file",
                 "invalid file",
                 r"(?P<text>MDB_(?:INVALID|VERSION_MISMATCH)[^\n]*)",
                 source="lmdb 0.9x to 1.7",
             ),
             Signature(
-                "MDB_MAP_FULL",
+                "MDB_MAP_",
                 "lmdb.MapFullError: mdb_put: MDB_MAP_FULL: Environment mapsize limit reached",
                 "map is full",
                 r"(?P<text>MDB_MAP_(?:FULL|RESIZED)[^\n]*)",
@@ -206,7 +223,7 @@ register(
         ),
         (
             Signature(
-                "zipfile.BadZipFile",
+                "BadZipFile",
                 "zipfile.BadZipFile: Caught BadZipFile in DataLoader worker process 2.\nzipfile.BadZipFile: Bad "
                 "CRC-32 for file 'x/0.0'",
                 "zipfile.BadZipFile: File is not a zip file",

@@ -7,7 +7,7 @@ from torch_doctor.diagnose.tables import XID
 from torch_doctor.model import Remediation
 
 #: Xids that a cause of their own explains: the bus, and memory that failed
-OWN_CAUSE = {48, 63, 64, 79, 92, 94, 95, 119, 120, 171, 172}
+OWN_CAUSE = {48, 63, 64, 79, 92, 94, 95, 171, 172}
 
 
 def xid(seen: Seen, verdict: Verdict) -> Verdict | None:
@@ -76,7 +76,7 @@ register(
                 "Xid",
                 "NVRM: Xid (PCI:0000:02:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
                 "NVRM: Xid (PCI:0000:02:00): 31, pid=1, MMU Fault",
-                r"Xid \(PCI:(?P<where>[0-9a-fA-F:.]+)\): (?:79|119|120)\b",
+                r"Xid \(PCI:(?P<where>[0-9a-fA-F:.]+)\): 79\b",
                 source="NVIDIA Xid catalogue",
             ),
         ),
@@ -106,7 +106,7 @@ register(
                 source="NVIDIA Xid catalogue",
             ),
             Signature(
-                "XID",
+                ("XID", "Xid", "XId", "XiD"),
                 "GPU 3: XID 31 MMU fault",
                 "xids=0",
                 r"(?:GPU \d+|error)[^\n]{0,30}\bX[Ii][Dd](?: error| errors)?:? (?P<xid>\d{2,3})\b",
@@ -129,7 +129,7 @@ register(
         ),
         (
             Signature(
-                "XID",
+                ("XID", "XId", "Xid", "XiD"),
                 "GPU 3: XID 94 contained ECC error",
                 "GPU 3: XID 13 graphics exception",
                 r"\bX[Ii][Dd](?: error| errors)?:? (?:48|63|64|92|94|95|171|172)\b",
@@ -149,7 +149,7 @@ register(
                 source="CUDA 10 to 13",
             ),
             Signature(
-                "Contained ECC error",
+                ("ontained ECC error", "Xid ("),
                 "NVRM: Xid (PCI:0000:c1:00): 94, pid=12, name=python, Contained: GPC. Contained ECC error",
                 "ECC enabled",
                 r"Xid \([^)]*\): (?:48|63|64|92|94|95|171|172)\b",

@@ -68,7 +68,7 @@ register(
                 source="PyTables 3.x",
             ),
             Signature(
-                "inflate() failed",
+                "Can't ",
                 "OSError: Can't read data (inflate() failed)",
                 "zlib.error: Error -3 while decompressing data: inflate failed",
                 r"Can't (?:synchronously )?(?:read|write|get) [^\n]*\((?P<text>inflate\(\) failed|filter returned "
@@ -83,7 +83,13 @@ register(
                 source="h5py 2.10 to 3.16",
             ),
             Signature(
-                "bad object header",
+                (
+                    "(bad ",
+                    "(unable to decode",
+                    "(addr overflow",
+                    "(ring type mismatch",
+                    "(incorrect metadata checksum",
+                ),
                 "KeyError: 'Unable to open object (bad object header version number)'",
                 "bad header",
                 r"\((?P<text>bad object header version number|bad heap free list|bad local heap signature|bad "
@@ -96,11 +102,11 @@ register(
                 "OSError: Can't synchronously read data (wrong fletcher32 checksum)",
                 "OSError: Can't connect (refused)",
                 r"Can't (?:synchronously )?read data \((?P<text>(?:wrong |data error detected by "
-                r")?[Ff]letcher32[^)]*|[^)]*(?:decompress|blosc|lzf|lz4|zstd|filter)[^)]*|file read failed[^)]*)",
+                r")?[Ff]letcher32[^)]*|[^)]*(?:decompress|blosc|lzf|lz4|zstd|filter)[^)]*|file read failed(?![^)]*errno = 5\b)[^)]*)",
                 source="h5py 2.10 to 3.16",
             ),
             Signature(
-                "Unspecified error in H5D",
+                "Unspecified error in H5",
                 "RuntimeError: Caught RuntimeError in DataLoader worker process 0.\nRuntimeError: Unspecified "
                 "error in H5Dget_num_attrs (return value <0)",
                 "Unspecified error",
@@ -182,15 +188,6 @@ register(
                 source="h5py 2.8 to 3.16, HDF5 1.10 to 2.0",
             ),
             Signature(
-                "file is already open for",
-                "OSError: Unable to open file (file is already open for write (may use <h5clear file> to clear "
-                "file consistency flags))",
-                "file is open",
-                r"(?:Unable to (?:synchronously )?(?:open|create) file|unable to truncate a file)[^\n]*already "
-                r"open(?P<errno>)",
-                source="h5py 2.8 to 3.16",
-            ),
-            Signature(
                 "unable to truncate a file which is already open",
                 "BlockingIOError: [Errno 11] Unable to synchronously create file (unable to truncate a file which "
                 "is already open)",
@@ -206,6 +203,81 @@ register(
             else verdict.message.replace(" (errno ?)", "").replace("lock the file", "open the file"),
         ),
         decide="fuser -v FILE",
+    ),
+    Cause(
+        "HDF231",
+        "hdf5-file-not-closed-by-writer",
+        "The file says that it is open for writing: its last writer ended without closing it, or still lives.",
+        "HDF5 marks a file in its superblock while a writer has it open (SWMR, libver='latest'). A writer that was "
+        "killed leaves the mark, and no process holds the file.",
+        "the HDF5 file is marked as open for writing: its writer was killed before it closed the file, or is still "
+        "running",
+        Remediation(
+            "See that no writer is alive, then clear the mark with h5clear; check the file afterwards",
+            ("fuser -v FILE", "h5clear -s FILE", "h5ls -r FILE"),
+        ),
+        (
+            Signature(
+                "file is already open for write",
+                "OSError: Unable to synchronously open file (file is already open for write (may use <h5clear file> "
+                "to clear file consistency flags))",
+                "OSError: Unable to open file (file is already open for read-only)",
+                r"file is already open for write(?: or SWMR write)?(?:/SWMR write)? \(may use <h5clear",
+                source="h5py 2.8 to 3.16, HDF5 1.10 to 2.0",
+            ),
+        ),
+        decide="fuser -v FILE",
+    ),
+    Cause(
+        "HDF232",
+        "hdf5-file-open-in-this-process",
+        "This process has the HDF5 file open already, in another mode.",
+        "HDF5 opens a file once per process; a second handle must ask for the same access.",
+        "this process has the HDF5 file open already in another mode ({text}): a handle that was not closed, such as "
+        "that of an earlier cell or of the data set",
+        Remediation(
+            "Close the first handle, or open both with the same mode",
+            ("with h5py.File(path, 'r') as f: ...", "lsof -p PID | grep h5"),
+        ),
+        (
+            Signature(
+                ("already open for read-only", "file is already open"),
+                "OSError: Unable to open file (file is already open for read-only)",
+                "OSError: Unable to open file (file is already open for write (may use <h5clear file> to clear file "
+                "consistency flags))",
+                r"(?P<text>file is already open(?: for read-only)?)\)(?!\))",
+                source="h5py 2.8 to 3.16",
+            ),
+        ),
+    ),
+    Cause(
+        "HDF233",
+        "hdf5-object-of-closed-file",
+        "An HDF5 object was used after its file was closed.",
+        "A data set or group is a view of the open file; it is dead when the file is closed, or in a forked worker "
+        "that inherited it.",
+        "an HDF5 data set or group was used after its file was closed ({text})",
+        Remediation(
+            "Read inside the with block, or keep the file open in each worker; copy what must outlive it",
+            ("x = f['x'][:]  # a NumPy copy",),
+        ),
+        (
+            Signature(
+                (
+                    "identifier is not of specified type",
+                    "Not a dataset",
+                    "Not a location",
+                    "Invalid location identifier",
+                    "Not a group",
+                    "Not a file",
+                ),
+                "RuntimeError: Unable to synchronously get dataspace (identifier is not of specified type)",
+                "identifier is not set",
+                r"(?P<text>identifier is not of specified type|Not a (?:dataset|location|group|file) \([^)]*\)"
+                r"|Invalid location identifier[^\n)]*)",
+                source="h5py 2.8 to 3.16",
+            ),
+        ),
     ),
     Cause(
         "HDF204",
@@ -328,7 +400,7 @@ register(
                 source="h5py 2.10 to 3.16: a file that is really damaged",
             ),
             Signature(
-                "file signature not found",
+                ("file signature not found", "bad superblock"),
                 "OSError: Unable to synchronously open file (file signature not found)",
                 "signature not found",
                 r"Unable to (?:synchronously )?open file \((?P<text>file signature not found|bad superblock "

@@ -70,7 +70,7 @@ register(
                 source="torch 0.4 to 2.15, torch/csrc/DataLoader.cpp",
             ),
             Signature(
-                "killed by signal: Unknown signal: 9",
+                "is killed by signal: ",
                 "RuntimeError: DataLoader worker (pid 5) is killed by signal: Unknown signal: 9.",
                 "signal 9",
                 r"DataLoader worker \(pid (?P<pid>\d+)\) is killed by signal: (?:Unknown signal: 9|9)\b",
@@ -101,7 +101,7 @@ register(
         ),
         (
             Signature(
-                "oom-kill event",
+                ("oom-kill event", "oom_kill event", "oom kill event"),
                 "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=123.0. Some of your processes may have "
                 "been killed by the cgroup out-of-memory handler.",
                 "0 oom-kill events",
@@ -109,7 +109,7 @@ register(
                 source="Slurm 18 to 25",
             ),
             Signature(
-                "Exceeded job memory limit",
+                "xceeded ",
                 "slurmstepd: error: Exceeded job memory limit at some point.",
                 "memory limit: 16G",
                 r"[Ee]xceeded (?:job|step) memory limit|exceeded memory limit \(\d+ > \d+\)",
@@ -272,7 +272,7 @@ register(
                 source="bash",
             ),
             Signature(
-                "Signal 9",
+                ("Signal 9", "SIGKILL"),
                 "traceback : Signal 9 (SIGKILL) received by PID 4242",
                 "Signal 15",
                 r"Signal 9 \(SIGKILL\) received by PID (?P<pid>\d+)|died with <Signals\.SIGKILL: 9>|terminated "

@@ -112,7 +112,7 @@ register(
                 source="CUDA 9 to 13",
             ),
             Signature(
-                "misaligned address",
+                ("misaligned address", "illegal instruction", "invalid program counter", "global/shared address"),
                 "RuntimeError: CUDA error: misaligned address",
                 "aligned address",
                 r"CUDA error: (?P<what>misaligned address|an illegal instruction was encountered|invalid program "
@@ -164,7 +164,7 @@ register(
                 source="CUDA 9 to 13",
             ),
             Signature(
-                "too many resources requested for launch",
+                ("too many resources requested for launch", "CUDA error: invalid "),
                 "RuntimeError: CUDA error: too many resources requested for launch",
                 "too many resources",
                 r"CUDA error: (?P<what>too many resources requested for launch|invalid configuration "
@@ -275,7 +275,7 @@ register(
                 source="torch 1.3 to 2.15",
             ),
             Signature(
-                "GET was unable to find an engine to execute this computation",
+                "was unable to find an engine",
                 "RuntimeError: GET was unable to find an engine to execute this computation",
                 "find an engine",
                 r"(?P<what>GET was unable to find an engine to execute this computation|FIND was unable to find an "

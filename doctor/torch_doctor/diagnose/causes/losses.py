@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from torch_doctor.diagnose.cause import DEGRADED, HINT, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.diagnose.trends import rising
 from torch_doctor.diagnose.words import LINT
@@ -43,6 +45,39 @@ def nan(seen: Seen, verdict: Verdict) -> Verdict | None:
     return verdict
 
 
+def shapes(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """The numbers in the text say which argument of which layer to change."""
+    what = seen.groups["what"]
+    if match := re.search(
+        r"shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)|m1: \[\d+ x (\d+)\], m2: \[(\d+)", what
+    ):
+        got, wanted = match[1] or match[3], match[2] or match[4]
+        return with_message(
+            verdict,
+            f"{verdict.message}: the layer takes {wanted} features and gets {got}",
+            Remediation(
+                "Give the layer as many input features as arrive (in_features), or bring the input to the size that "
+                "it was built for; LazyLinear takes what comes",
+                (f"nn.Linear({got}, ...)", "nn.LazyLinear(out_features)", "print(x.shape)"),
+            ),
+        )
+    if match := re.search(r"to have (\d+) channels, but got (\d+)", what):
+        return with_message(
+            verdict,
+            verdict.message,
+            Remediation(
+                f"Convert the images to {match[1]} channels, or build the first layer for {match[2]}; images are "
+                "expected as N, C, H, W",
+                (
+                    "Image.open(path).convert('RGB')",
+                    f"nn.Conv2d({match[2]}, ...)",
+                    "x.permute(0, 3, 1, 2)  # from NHWC",
+                ),
+            ),
+        )
+    return verdict
+
+
 register(
     Cause(
         "LOS201",
@@ -66,11 +101,12 @@ register(
                 "loss",
                 "loss nan",
                 "loss 0.5 nan_count 0",
-                r"\b(?:\w*_?)loss\b['\"]?\W{0,4}(?:tensor\()?(?P<what>-?nan|-?inf(?:inity)?)\b",
+                r"\b(?:\w*_?)loss\b['\"]?\W{0,4}(?:tensor\()?(?P<what>-?nan|-?inf(?:inity)?)\b"
+                r"(?!\W{1,3}(?:count|steps?|batches|checks?|values?|grads?|losses)\b)",
                 source="common training loops",
             ),
             Signature(
-                "Loss is ",
+                "oss is ",
                 "Loss is nan, stopping training",
                 "Loss is 0.4",
                 r"[Ll]oss is (?P<what>nan|inf|NaN)",
@@ -89,6 +125,20 @@ register(
                 "Input contains",
                 r"Input contains (?P<what>NaN)",
                 source="scikit-learn",
+            ),
+            Signature(
+                "The loss returned in",
+                "ValueError: The loss returned in `training_step` is nan.",
+                "The loss returned in `training_step` is 0.3.",
+                r"The loss returned in `\w+` is (?P<what>nan|inf)",
+                source="Lightning 1.x and 2.x, terminate_on_nan",
+            ),
+            Signature(
+                "probability tensor contains either",
+                "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0",
+                "probability tensor",
+                r"probability tensor contains either (?P<what>`inf`, `nan`) or element < 0",
+                source="torch 1.0 to 2.15, multinomial: the logits are nan or infinite",
             ),
         ),
         kind=DEGRADED,
@@ -160,21 +210,13 @@ register(
                 source="torch 0.4 to 2.15",
             ),
             Signature(
-                "is different to the input size",
+                "different to the input size",
                 "ValueError: Using a target size (torch.Size([32])) that is different to the input size "
                 "(torch.Size([32, 1])) is not allowed.",
                 "different input",
                 r"(?P<what>target size \(torch\.Size\(\[[^\]]*\]\)\) [^\n]*different to the input size "
                 r"\(torch\.Size\(\[[^\]]*\]\)\)) is",
                 source="torch 1.0 to 2.15",
-            ),
-            Signature(
-                "Expected more than 1 value per channel when training",
-                "ValueError: Expected more than 1 value per channel when training, got input size torch.Size([1, "
-                "512])",
-                "more than 1 value",
-                r"(?P<what>Expected more than 1 value per channel when training[^\n]*)",
-                source="torch 0.4 to 2.15: the last batch has one sample, use drop_last",
             ),
             Signature(
                 "Index tensor must have the same number of dimensions",
@@ -197,6 +239,48 @@ register(
                 "expanded size",
                 r"(?P<what>The expanded size of the tensor \(\d+\) must match the existing size \(\d+\))",
                 source="torch 0.4 to 2.15",
+            ),
+        ),
+        explains=("CMP2",),
+        judge=shapes,
+    ),
+    Cause(
+        "LOS231",
+        "batch-norm-on-one-sample",
+        "BatchNorm in training mode got one value per channel.",
+        "The variance of one value does not exist. Most often the last batch of an epoch holds a single sample, or a "
+        "model in training mode is used for one image.",
+        "BatchNorm in training mode got a batch of one sample[[ ({what})]]: the last batch of the epoch, or an "
+        "inference without eval()",
+        Remediation(
+            "Drop the last incomplete batch, or switch to evaluation mode for single samples",
+            ("DataLoader(..., drop_last=True)", "model.eval()"),
+        ),
+        (
+            Signature(
+                "Expected more than 1 value per channel when training",
+                "ValueError: Expected more than 1 value per channel when training, got input size torch.Size([1, "
+                "512])",
+                "more than 1 value",
+                r"Expected more than 1 value per channel when training(?:, got input size (?P<what>[^\n]*))?",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "LOS232",
+        "tensor-not-contiguous-for-view",
+        "view() was called on a tensor whose memory order does not allow it.",
+        "After transpose, permute or a slice the elements do not lie in the order that view() needs.",
+        "view() was called on a tensor that is not contiguous, after transpose, permute or a slice",
+        Remediation("Use reshape(), or contiguous() first", ("x.reshape(n, -1)", "x.contiguous().view(n, -1)")),
+        (
+            Signature(
+                "view size is not compatible with input tensor's size and stride",
+                "RuntimeError: view size is not compatible with input tensor's size and stride (at least one "
+                "dimension spans across two contiguous subspaces). Use .reshape(...) instead.",
+                "view size",
+                source="torch 1.0 to 2.15",
             ),
         ),
         explains=("CMP2",),
@@ -251,14 +335,14 @@ register(
                 source="torch 1.5 to 2.15, embedding on the CPU",
             ),
             Signature(
-                "index out of range: Tried to access index",
+                "Tried to access index",
                 "RuntimeError: index out of range: Tried to access index 50257 out of table with 50256 rows.",
                 "index out of range",
                 r"(?P<what>Tried to access index \d+ out of table with \d+ rows)",
                 source="torch 1.0 to 1.4",
             ),
             Signature(
-                "is out of bounds for dimension",
+                "is out of bounds for ",
                 "IndexError: index 10 is out of bounds for dimension 0 with size 10",
                 "bounds",
                 r"(?P<what>index -?\d+ is out of bounds for (?:dimension|axis) \d+ with size \d+)",

@@ -31,14 +31,14 @@ register(
         Remediation("Clear the gradients in each step", ("optimizer.zero_grad(set_to_none=True)", LINT)),
         (
             Signature(
-                "grad norm",
+                "norm",
                 "(no error) loss falls, then rises or becomes nan; grad norm grows every step",
                 "grad norm 0.5",
                 r"grad(?:ient)?[ _]norm (?:grows|increases|rises|keeps growing)",
                 source="yastrebksv/TennisCourtDetector#7",
             ),
             Signature(
-                "grad",
+                ("grad", "gnorm"),
                 "step 1 loss 2.1 grad_norm 1.0\nstep 2 loss 1.9 grad_norm 2.1\nstep 3 loss 1.8 grad_norm 3.3\nstep "
                 "4 loss 2.4 grad_norm 4.7\nstep 5 loss 3.9 grad_norm 6.9\nstep 6 loss 7.0 grad_norm 11.2",
                 "step 1 loss 2.1 gradnorm_clip on",
@@ -117,5 +117,29 @@ register(
             ),
         ),
         kind=HINT,
+    ),
+    Cause(
+        "OPT231",
+        "module-init-not-called",
+        "A Module's __init__ does not call that of nn.Module.",
+        "nn.Module keeps its layers in tables that its own __init__ makes; without it no layer can be assigned.",
+        "a module was assigned before nn.Module's __init__ ran: super().__init__() is missing in the class",
+        Remediation("Call it first in __init__", ("super().__init__()",)),
+        (
+            Signature(
+                "before Module.__init__() call",
+                "AttributeError: cannot assign module before Module.__init__() call",
+                "Module.__init__()",
+                r"cannot assign (?:module|parameters?|buffers?) before Module\.__init__\(\) call",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "object has no attribute '_",
+                "AttributeError: 'Net' object has no attribute '_modules'",
+                "AttributeError: 'Net' object has no attribute 'fc'",
+                r"object has no attribute '_(?:modules|parameters|buffers|forward_hooks|backward_hooks)'",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
     ),
 )

@@ -2,8 +2,58 @@
 
 from __future__ import annotations
 
+import re
+
 from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
+
+#: import name -> name on PyPI, where they differ. Source: the packages' own pages, 2026-11.
+DISTRIBUTIONS = {
+    "cv2": "opencv-python-headless",
+    "PIL": "pillow",
+    "sklearn": "scikit-learn",
+    "skimage": "scikit-image",
+    "yaml": "pyyaml",
+    "pkg_resources": "'setuptools<81'",
+    "distutils": "setuptools",
+    "google": "protobuf",
+    "Crypto": "pycryptodome",
+    "attr": "attrs",
+    "dateutil": "python-dateutil",
+    "git": "gitpython",
+    "dotenv": "python-dotenv",
+    "flash_attn": "flash-attn --no-build-isolation",
+    "pytorch_lightning": "pytorch-lightning",
+    "faiss": "faiss-cpu",
+    "torch_geometric": "torch-geometric",
+}
+#: top-level names that are a project's own folders, hardly ever a package
+_OWN = re.compile(
+    r"(?:models?|utils?|src|lib|core|data|dataset|dataloaders?|configs?|train|trainer|engine|losses|networks?"
+    r"|modules|common|helpers?|tools|scripts|options)(?:\.|$)"
+)
+
+
+def module_missing(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A project's own folder is not on the path; a package may have another name than its import."""
+    module = seen.groups["module"]
+    top = module.split(".")[0]
+    if _OWN.match(module):
+        return with_message(
+            verdict,
+            f"the module {module} is not on Python's path: by its name it is a folder of the project, and the run was "
+            "started from another one",
+            Remediation(
+                "Start in the project's root, or put that on the path",
+                ("cd PROJECT && python -m package.train", "export PYTHONPATH=PROJECT"),
+            ),
+        )
+    remedy = Remediation(verdict.remedy.text, (f"python -m pip install {DISTRIBUTIONS.get(top, top)}", _WHICH))
+    return with_message(verdict, verdict.message, remedy)
+
+
+_WHICH = 'python -c "import sys; print(sys.executable)"'
+
 
 register(
     Cause(
@@ -37,14 +87,14 @@ register(
                 source="torch 1.0 to 2.2 with NumPy 2",
             ),
             Signature(
-                "module compiled against API version",
+                "compiled against",
                 "RuntimeError: module compiled against API version 0x10 but this version of numpy is 0xe",
                 "API version",
                 r"module (?:was )?compiled against (?:NumPy C-)?API version 0x",
                 source="NumPy 1.x",
             ),
             Signature(
-                "numpy.core.multiarray failed to import",
+                "failed to import",
                 "ImportError: numpy.core.multiarray failed to import",
                 "multiarray",
                 r"numpy\.(?:_?core)\.(?:multiarray|umath) failed to import",
@@ -80,7 +130,7 @@ register(
                 source="glibc",
             ),
             Signature(
-                "operator torchvision::nms does not exist",
+                "operator torchvision::",
                 "RuntimeError: operator torchvision::nms does not exist",
                 "operator exists",
                 r"operator (?P<file>torchvision)::(?P<symbol>\w+) does not exist",
@@ -116,6 +166,28 @@ register(
         explains=("PKG2",),
     ),
     Cause(
+        "PKG231",
+        "mkl-too-new-for-torch",
+        "The conda MKL is newer than the one that torch was linked against.",
+        "MKL 2024.1 dropped iJIT_NotifyEvent, which conda builds of torch up to 2.2 need.",
+        "torch needs an older MKL: iJIT_NotifyEvent was dropped in MKL 2024.1",
+        Remediation(
+            "Install MKL 2024.0 beside this torch, or a newer torch",
+            ("conda install 'mkl<2024.1'", "pip install mkl==2024.0"),
+        ),
+        (
+            Signature(
+                "undefined symbol: iJIT_",
+                "ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_cpu.so: undefined symbol: "
+                "iJIT_NotifyEvent",
+                "undefined symbol: ncclCommSplit",
+                r"undefined symbol: iJIT_\w+",
+                source="torch 1.13 to 2.2 from conda, MKL 2024.1 and later",
+            ),
+        ),
+        explains=("PKG2",),
+    ),
+    Cause(
         "PKG203",
         "cuda-libraries-mixed",
         "A CUDA library of another version is loaded in place of torch's own.",
@@ -142,13 +214,6 @@ register(
                 "nvJitLink",
                 r"undefined symbol: (?P<symbol>__nvJitLink\w+)",
                 source="CUDA 12",
-            ),
-            Signature(
-                "iJIT_NotifyEvent",
-                "ImportError: libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent",
-                "iJIT",
-                r"undefined symbol: (?P<symbol>iJIT_NotifyEvent)",
-                source="torch 2.0 to 2.4 from conda with MKL 2024.1",
             ),
         ),
         explains=("PKG2",),
@@ -223,7 +288,7 @@ register(
         "the module {module} is not installed in the Python that ran",
         Remediation(
             "Install it into that interpreter's environment",
-            ("python -m pip install {module}", 'python -c "import sys; print(sys.executable)"'),
+            ("python -m pip install {module}", _WHICH),
         ),
         (
             Signature(
@@ -241,6 +306,7 @@ register(
                 source="python 3.8 to 3.14",
             ),
         ),
+        judge=module_missing,
     ),
     Cause(
         "PKG207",

@@ -74,7 +74,7 @@ register(
         ),
         (
             Signature(
-                "Received 15 death signal",
+                "death signal",
                 "W1130 12:13:49.388000 124326 torch/distributed/elastic/agent/server/api.py:723] Received 15 death "
                 "signal, shutting down workers",
                 "Received 1 death signal, shutting down workers",
@@ -152,7 +152,7 @@ register(
                 source="bash",
             ),
             Signature(
-                "client_loop: send disconnect",
+                ("client_loop: send disconnect", "closed by remote host"),
                 "client_loop: send disconnect: Broken pipe",
                 "disconnect",
                 r"client_loop: send disconnect: Broken pipe|Connection to \S+ closed by remote host",
@@ -248,7 +248,7 @@ register(
                 source="bash, torch 0.4 to 2.15",
             ),
             Signature(
-                "exitcode: -11",
+                ("exitcode: -11", "SIGSEGV", "139"),
                 "failed (exitcode: -11) local_rank: 0 (pid: 4242) of binary: /usr/bin/python",
                 "exitcode: -9",
                 r"exitcode: -11|Signal 11 \(SIGSEGV\)|terminated with signal SIGSEGV|died with "
@@ -256,7 +256,7 @@ register(
                 source="torchrun, shells",
             ),
             Signature(
-                "SIGSEGV",
+                ("SIGSEGV", "Process received signal"),
                 "  traceback : Signal 11 (SIGSEGV) received by PID 4242",
                 "SIGSEGV handler",
                 r"Signal 11 \((?P<what>SIGSEGV)\) received|terminated with signal SIGSEGV|died with "
@@ -286,7 +286,7 @@ register(
                 source="bash",
             ),
             Signature(
-                "double free or corruption",
+                ("double free or corruption", "corrupted ", "malloc(): ", "free(): invalid", "munmap_chunk"),
                 "double free or corruption (!prev)",
                 "double-free",
                 r"(?P<what>double free or corruption|corrupted size vs\. prev_size|malloc\(\): "
@@ -300,6 +300,13 @@ register(
                 "free() called",
                 r"(?P<what>free\(\): invalid (?:pointer|size|next size))",
                 source="glibc",
+            ),
+            Signature(
+                "is killed by signal: A",
+                "RuntimeError: DataLoader worker (pid 81) is killed by signal: Aborted. ",
+                "RuntimeError: DataLoader worker (pid 81) is killed by signal: Killed. ",
+                r"is killed by signal: (?P<what>Aborted|Abort trap)",
+                source="torch 0.4 to 2.15, torch/csrc/DataLoader.cpp",
             ),
         ),
         kind=VAGUE,
@@ -352,7 +359,7 @@ register(
                 source="Slurm 14 to 25",
             ),
             Signature(
-                "DUE TO PREEMPTION",
+                "DUE TO ",
                 "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-30T09:12:07 DUE TO PREEMPTION ***",
                 "preemption is off",
                 r"CANCELLED AT \S+ (?P<what>DUE TO (?:PREEMPTION|NODE FAILURE|JOB REQUEUE)[^*\n]*)",
@@ -372,15 +379,43 @@ register(
                 r"(?P<what>DeadlineExceeded)",
                 source="Kubernetes",
             ),
+        ),
+        explains=("SES2", "MEM206", "DST2", "WRK2"),
+    ),
+    Cause(
+        "SES241",
+        "pod-evicted",
+        "Kubernetes evicted the pod: its node, or the pod's own limit of local storage, ran out.",
+        "An eviction is not an OOM kill. The message names the resource: ephemeral storage is what the container "
+        "writes to its own layer, logs and emptyDir volumes.",
+        "Kubernetes evicted the pod[[: {what}]]",
+        Remediation(
+            "Write data to a volume and set requests and limits for what the message names, ephemeral-storage or "
+            "memory",
+            (
+                "kubectl describe pod POD",
+                "resources: {requests: {ephemeral-storage: 50Gi}, limits: {ephemeral-storage: 100Gi}}",
+                "kubectl describe node NODE | grep -i pressure",
+            ),
+        ),
+        (
             Signature(
-                "Evicted",
+                ("ephemeral", "Usage of EmptyDir volume"),
+                "Message: Pod ephemeral local storage usage exceeds the total limit of containers 20Gi.",
+                "ephemeral port",
+                r"(?P<what>(?:Pod ephemeral local storage usage|[Cc]ontainer \S+ exceeded its local ephemeral storage"
+                r"|Usage of EmptyDir volume)[^\n]*)",
+                source="Kubernetes eviction",
+            ),
+            Signature(
+                "victed",
                 "Status: Failed  Reason: Evicted  Message: The node was low on resource: ephemeral-storage.",
                 "Evicted 3 cache entries",
-                r"Reason:\s+(?P<what>Evicted)(?![^\n]*memory)|(?:Pod|pod)[^\n]*(?:was )?(?P<what2>[Ee]victed)",
+                r"Reason:\s+Evicted(?![^\n]*memory)|(?:Pod|pod)[^\n]*(?:was )?[Ee]victed",
                 source="Kubernetes",
             ),
         ),
-        explains=("SES2", "MEM206", "DST2", "WRK2"),
+        explains=("SES2", "MEM206", "DST2", "WRK2", "FS206"),
     ),
     Cause(
         "SES221",
@@ -402,7 +437,7 @@ register(
                 source="shells, Docker, Slurm",
             ),
             Signature(
-                "exit",
+                ("exit", "return", "status"),
                 "failed (exitcode: -6) local_rank: 0 (pid: 42)",
                 "exitcode: 1",
                 r"(?:exitcode|exit code|return "

@@ -97,7 +97,7 @@ register(
                 source="torch 1.9 to 2.15",
             ),
             Signature(
-                "Timed out initializing process group in store based barrier",
+                "store based barrier",
                 "RuntimeError: Timed out initializing process group in store based barrier on rank: 0, for key: "
                 "store_based_barrier_key:1 (world_size=2, worker_count=1, timeout=0:30:00)",
                 "barrier",
@@ -196,7 +196,7 @@ register(
                 source="gloo",
             ),
             Signature(
-                "Unable to resolve hostname to a",
+                ("Unable to resolve hostname to a", "makeDeviceForHostname"),
                 "RuntimeError: Unable to resolve hostname to a (local) address",
                 "resolve",
                 r"makeDeviceForHostname\(\)|Unable to resolve hostname to a \(local\) address",
@@ -210,7 +210,7 @@ register(
         "process-group-not-initialised",
         "A collective or DDP was used before init_process_group, or without torchrun's environment.",
         "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT come from torchrun.",
-        "the process group is not initialised{detail}",
+        "the process group is not initialised{detail}: init_process_group was not called",
         Remediation(
             "Start the script with torchrun, and call init_process_group first",
             ("torchrun --standalone --nproc-per-node=gpu train.py", "torch.distributed.init_process_group('nccl')"),
@@ -224,7 +224,7 @@ register(
                 source="torch 1.0 to 2.15",
             ),
             Signature(
-                "environment variable RANK expected, but not set",
+                "environment variable ",
                 "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable "
                 "RANK expected, but not set",
                 "RANK",
@@ -255,7 +255,7 @@ register(
         ),
         (
             Signature(
-                "The client socket has failed to connect to any network address of",
+                ("failed to connect to any network address of", "client socket has timed out"),
                 "torch.distributed.DistNetworkError: The client socket has failed to connect to any network "
                 "address of (node-0, 29500).",
                 "client socket",
@@ -264,7 +264,7 @@ register(
                 source="torch 1.10 to 2.15",
             ),
             Signature(
-                "The client socket has timed out",
+                "client socket has timed out",
                 "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while trying to "
                 "connect to (node-0, 29500).",
                 "timed out",
@@ -272,7 +272,7 @@ register(
                 source="torch 1.10 to 2.15",
             ),
             Signature(
-                "gai error:",
+                "cannot be retrieved",
                 "[W socket.cpp:601] [c10d] The IPv6 network addresses of (node-0, 29500) cannot be retrieved (gai "
                 "error: -2 - Name or service not known).",
                 "gai",
@@ -343,7 +343,7 @@ register(
                 source="python 3.8 to 3.14",
             ),
             Signature(
-                "Resource temporarily unavailable",
+                ("Resource temporarily", "OMP: Error #34", "libgomp: Thread creation failed"),
                 "BlockingIOError: [Errno 11] Resource temporarily unavailable",
                 "OSError: Unable to open file (unable to lock file, errno = 11, error message = 'Resource "
                 "temporarily unavailable')",

@@ -14,6 +14,8 @@ MORE_SHM = Remediation(
 
 #: free bytes from which a full /dev/shm is not believed
 PLENTY = 4 << 30
+#: mappings from which vm.max_map_count (65530) may be reached, with those that libraries make; bytes of a large one
+FEW_MAPS, LARGE_MAP = 10_000, 64 << 20
 
 
 #: words of libraries that map files; of a small or full /dev/shm; and the line of df for it
@@ -64,6 +66,19 @@ def _plenty(seen: Seen) -> str:
 def many_maps(seen: Seen, verdict: Verdict) -> Verdict | None:
     """``/torch_PID_RAND_N``: N counts the mappings of that process; near 65530 it is vm.max_map_count."""
     number = int(seen.groups.get("n", "0"))
+    size = int(seen.groups.get("bytes", "0"))
+    if number and number < FEW_MAPS and size >= LARGE_MAP:
+        return with_message(
+            verdict,
+            f"one mapping of {mib(size)} failed with errno 12, and the process had made only {number}: no RAM or "
+            "address space is left for it (the memory limit, ulimit -v, or strict overcommit), not "
+            "vm.max_map_count",
+            Remediation(
+                "Compare what is shared with the memory limit, and share it in smaller pieces",
+                ("free -g; ulimit -v", "cat /sys/fs/cgroup/memory.max", "sysctl vm.overcommit_memory"),
+            ),
+            mappings=number,
+        )
     return with_message(verdict, verdict.message, None, mappings=number) if number else verdict
 
 
@@ -162,11 +177,18 @@ register(
                 source="python 3.8 to 3.14, multiprocessing/synchronize.py",
             ),
             Signature(
-                "plasma",
+                ("plasma", "object store"),
                 "The object store is using /dev/shm ... plasma: No space left on device",
                 "plasma store started",
                 r"(?:plasma|object store)[^\n]*(?:/dev/shm|shm)[^\n]*(?:No space left|not enough|full)",
                 source="Ray",
+            ),
+            Signature(
+                "unable to allocate shared memory(shm)",
+                "RuntimeError: unable to allocate shared memory(shm) for file </torch_41_1804289383_12>: Resource temporarily unavailable (11)",
+                "RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2_3>: Permission denied (13)",
+                r"unable to allocate shared memory\(shm\) for file <(?P<file>[^>]*)>: (?:Resource temporarily unavailable|Cannot allocate memory|Disk quota exceeded)",
+                source="torch 2.1 to 2.15, aten/src/ATen/MapAllocator.cpp",
             ),
         ),
         explains=("WRK20", "FS20", "SHM201", "SES"),
@@ -329,8 +351,26 @@ register(
                 r"_multiprocessing\.SemLock\((?:.*\n){1,6}?.*\[Errno (?:13|38|2|30)\]",
                 source="python 3.8 to 3.14, multiprocessing/synchronize.py",
             ),
+            Signature(
+                "shm_open failed",
+                "NCCL WARN Call to shm_open failed : Permission denied",
+                "NCCL WARN Call to shm_open failed : No space left on device",
+                r"Call to shm_open failed : (?P<what>Permission denied|Function not implemented|No such file or "
+                r"directory)",
+                source="NCCL 2.3 to 2.17, include/shm.h",
+            ),
+            Signature(
+                ("unable to open shared memory object", "unable to allocate shared memory(shm)"),
+                "RuntimeError: unable to open shared memory object </torch_19_20_21> in read-write mode: Permission "
+                "denied (13)",
+                "RuntimeError: unable to open shared memory object </torch_19_20_21> in read-write mode: Too many "
+                "open files (24)",
+                r"unable to (?:open shared memory object|allocate shared memory\(shm\) for file) <[^>]*>[^\n]*: "
+                r"(?P<what>Permission denied|Function not implemented|Read-only file system)",
+                source="torch 1.5 to 2.15, aten/src/ATen/MapAllocator.cpp",
+            ),
         ),
-        explains=("FS2", "WRK2"),
+        explains=("FS2", "WRK2", "DST22"),
     ),
     Cause(
         "SHM214",
@@ -341,7 +381,7 @@ register(
         MORE_SHM,
         (
             Signature(
-                "The object store is using",
+                "object store is using",
                 "WARNING: The object store is using /tmp instead of /dev/shm because /dev/shm has only 67108864 "
                 "bytes available.",
                 "The object store is using 2 GB",
@@ -370,7 +410,7 @@ register(
         ),
         (
             Signature(
-                "Bus error",
+                ("Bus error", "SIGBUS", "exited with -7"),
                 "extracting feature from batch 256 / 495\nBus error (core dumped)",
                 "RuntimeError: DataLoader worker (pid 325) is killed by signal: Bus error.",
                 r"^(?:.*: line \d+: +\d+ )?Bus error\b(?:.*core dumped.*)?|^Fatal Python error: Bus error|signal 7 "

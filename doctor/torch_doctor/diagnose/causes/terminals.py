@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from torch_doctor.diagnose.cause import FATAL, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
@@ -11,6 +13,9 @@ def at_once(seen: Seen, verdict: Verdict) -> Verdict | None:
     others = [line.text for line in seen.log.lines if line.text.strip()]
     if seen.has(r"tmux new(?:-session)? [^\n]*-d|tmux new -d|screen -dmS|nohup[^\n]*&\s*$"):
         return verdict
+    rest = re.sub(r"\S+ exited with code 0\b", "", "\n".join(others))
+    if re.search(r"(?i)\b(?:train|epoch|step|loss|acc|finish|complet|sav)", rest):
+        return None
     return verdict if len(others) <= 2 else None
 
 
@@ -124,7 +129,7 @@ register(
                 source="tmux 2.0 to 3.6",
             ),
             Signature(
-                "is not owned by you",
+                ("is not owned by you", "must have mode"),
                 "/tmp/uscreens/S-root is not owned by you",
                 "x is owned by you",
                 r"(?P<path>/\S+) (?:is not owned by you|must have mode \d+)",
@@ -143,6 +148,13 @@ register(
                 "must have a mode",
                 r"Directory '?(?P<path>[^' ]+)'? must have mode \d+",
                 source="screen 4 and 5",
+            ),
+            Signature(
+                "Permission denied",
+                "error connecting to /tmp/tmux-1000/default (Permission denied)",
+                "error connecting to /tmp/tmux-1000/default (No such file or directory)",
+                r"error (?:connecting to|creating) (?P<path>/\S*tmux\S*) \(Permission denied\)",
+                source="tmux 2 to 3.6",
             ),
         ),
     ),
@@ -250,7 +262,7 @@ register(
                 source="tmux 2 to 3.6",
             ),
             Signature(
-                "server exited unexpectedly",
+                ("lost server", "server exited unexpectedly"),
                 "[server exited unexpectedly]",
                 "server exited",
                 r"^\[?(?:lost server|server exited unexpectedly)\]?$(?P<path>)",

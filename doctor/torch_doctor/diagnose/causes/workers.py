@@ -56,6 +56,13 @@ register(
                 r"CUDA error(?: \(3\))?: initialization error",
                 source="torch 1.0 to 2.15",
             ),
+            Signature(
+                "cuda runtime error (3)",
+                "RuntimeError: cuda runtime error (3) : initialization error at /pytorch/aten/src/THC/THCGeneral.cpp:50",
+                "cuda runtime error (2) : out of memory",
+                r"cuda runtime error \(3\) : initialization error",
+                source="torch 0.3 to 1.4",
+            ),
         ),
         explains=("WRK21", "WRK22", "GPU2"),
     ),
@@ -222,6 +229,29 @@ register(
         kind=VAGUE,
         judge=exited,
         decide="DataLoader(..., num_workers=0)",
+    ),
+    Cause(
+        "WRK231",
+        "worker-stopped-by-sigterm",
+        "A DataLoader worker got SIGTERM: the run was being stopped.",
+        "A launcher, scheduler or docker stop sends SIGTERM to all processes of the group; the worker's end is only "
+        "the first to be seen.",
+        "a DataLoader worker got SIGTERM (Terminated): the run was stopped from outside, and this line is only where "
+        "it was noticed",
+        Remediation(
+            "Look at who stopped it: the scheduler, docker stop, or the launcher after another rank failed",
+            ("sacct -j JOBID -o State,ExitCode,End", "docker events --since 1h --filter event=kill"),
+        ),
+        (
+            Signature(
+                "is killed by signal: Terminated",
+                "RuntimeError: DataLoader worker (pid 4018) is killed by signal: Terminated. ",
+                "RuntimeError: DataLoader worker (pid 4018) is killed by signal: Killed. ",
+                source="torch 0.4 to 2.15, torch/csrc/DataLoader.cpp",
+            ),
+        ),
+        kind=ECHO,
+        explains=("WRK211", "WRK222"),
     ),
     Cause(
         "WRK212",

@@ -100,7 +100,8 @@ def wrapper_prefix_saved(script: Script) -> Iterator[Finding]:
                 model = nn.DataParallel(model)
                 torch.save(model.module.state_dict(), "m.pt")
     Fix:
-        Save model.module.state_dict(), or model._orig_mod.state_dict() for torch.compile.
+        Save model.module.state_dict() (_orig_mod for torch.compile); a file is mended by
+        torch.nn.modules.utils.consume_prefix_in_state_dict_if_present.
     References:
         https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html
     """
