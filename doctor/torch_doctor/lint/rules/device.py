@@ -224,9 +224,14 @@ def _key_of(script: Script, key: ast.AST, name: str) -> bool:
     if isinstance(key, ast.Constant):
         return isinstance(key.value, str)
     found = last_before(script, key.id, key) if isinstance(key, ast.Name) else None
-    return found is not None and found.how == "loop" and dotted(found.value or found.node).split("(")[0] in (
-        name,
-        f"{name}.keys",
+    return (
+        found is not None
+        and found.how == "loop"
+        and dotted(found.value or found.node).split("(")[0]
+        in (
+            name,
+            f"{name}.keys",
+        )
     )
 
 

@@ -258,7 +258,12 @@ def _after_eval(script: Script, call: ast.AST, scope: Scope) -> bool:
 def _only_ever_evaluates(script: Script, call: ast.Call, scope: Scope) -> bool:
     """A model of the module that is put in eval mode there, in a file that never trains."""
     name = dotted(call.func)
-    if not name or name in scope.bindings or script.index.by_tail.get("backward") or script.index.by_tail.get("train"):
+    if (
+        not name
+        or name in scope.bindings
+        or script.index.by_tail.get("backward")
+        or script.index.by_tail.get("train")
+    ):
         return False
     return any(
         script.index.scope(c) is script.index.module and dotted(receiver(c) or c) == name and not c.args

@@ -126,7 +126,11 @@ def _epoch_loop(script: Script, loop: ast.AST) -> bool:
         return False
     target = dotted(loop.target).lower()
     names = {words.tail(dotted(n)).lower() for n in ast.walk(loop.iter) if isinstance(n, (ast.Name, ast.Attribute))}
-    return "epoch" in target or (any("epoch" in n for n in names) and not _over_batches(script, loop))
+    if "epoch" in target or (any("epoch" in n for n in names) and not _over_batches(script, loop)):
+        return True
+    # for e in range(n): for x, y in loader: ...
+    counts = isinstance(loop.iter, ast.Call) and dotted(loop.iter.func) in ("range", "trange")
+    return counts and any(_over_batches(script, inner) for inner in _inner_loops(script, loop))
 
 
 def _over_batches(script: Script, loop: ast.AST) -> bool:
@@ -274,11 +278,20 @@ def _per_batch(script: Script, item: Stepped) -> str:
         return ""
     if item.name in ("LinearLR", "ConstantLR") and value is None:
         return ""
-    if unit(item.where, value, epochs) == "epochs":
+    if unit(item.where, value, epochs) == "epochs" or _is_number_of_epochs(script, item, value):
         return (
             f"{item.name} counts epochs ({known.unit[0]}={source(item.where, value)}) and is stepped once per batch"  # type: ignore[arg-type]
         )
     return ""
+
+
+def _is_number_of_epochs(script: Script, item: Stepped, value: ast.expr | None) -> bool:
+    """Whether an argument is what the epoch loop counts to: T_max=n and for e in range(n)."""
+    name = dotted(value) if value is not None else ""
+    for loop in item.loops[1:] if item.where is script and name else ():
+        if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call) and _epoch_loop(script, loop):
+            return bool(loop.iter.args) and dotted(loop.iter.args[-1]) == name
+    return False
 
 
 def _all_count_epochs(item: Stepped, epochs: int | None) -> bool:
