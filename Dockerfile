@@ -10,7 +10,6 @@ ARG TORCH_VERSION="2.15.0"
 ARG TORCH_CUDA="13.2"
 ARG MINIMUM_DRIVER="580.65.06"
 ARG REQUIRE_CUDA="cuda>=13.0"
-ARG VISIBLE_DEVICES="all"
 ARG DOCTOR_VERSION="0.1.0"
 ARG SOURCE_DATE_EPOCH="1793491200"
 # versions.toml: end
@@ -168,7 +167,11 @@ RUN --mount=type=bind,from=dependencies,source=/layers,target=/dev/shm/layers \
         --out-dir /tmp/dist /src/doctor; \
     uv pip install --offline --no-deps --python /opt/venv /tmp/dist/*.whl; \
     rm -f "$site"/torch_doctor-*.dist-info/direct_url.json "$site"/torch_doctor-*.dist-info/uv_cache.json; \
-    mkdir -p /layer/opt/venv/bin /layer"$site" /layer/usr/local/share/torch-doctor; \
+    mkdir -p /layer/opt/venv/bin /layer"$site" /layer/usr/local/share/torch-doctor /layer/etc/torch-doctor; \
+    for name in tmux.conf screenrc; do \
+        test -e "$site"/torch_doctor/sessions/views/"$name"; \
+        ln -s "$site"/torch_doctor/sessions/views/"$name" /layer/etc/torch-doctor/"$name"; \
+    done; \
     /opt/venv/bin/python /dev/shm/build/describe.py --site "$site" --layers /dev/shm/layers \
         --dpkg /dev/shm/dpkg --output /layer/usr/local/share/torch-doctor; \
     mv /opt/venv/bin/torch-doctor /layer/opt/venv/bin/; \
@@ -183,7 +186,6 @@ ARG SOURCE_DATE_EPOCH
 
 # The user, and the only places that are written to. /workspace, the home and the state folder take any
 # uid, as /tmp does, so that `--user N:N` works. No setuid or setgid file, and no other writable folder.
-COPY images/rootfs/ /
 RUN --mount=type=bind,source=images/steps/normalise.sh,target=/dev/shm/build/normalise.sh \
     set -eux; \
     sed -i -E 's/^passwd:.*/passwd: files/' /etc/nsswitch.conf; \
@@ -191,10 +193,6 @@ RUN --mount=type=bind,source=images/steps/normalise.sh,target=/dev/shm/build/nor
     useradd --uid 1000 --gid 1000 --no-create-home --home-dir /home/trainer --shell /bin/bash trainer; \
     install -d -m 1777 /workspace /workspace/.torch-doctor /home/trainer /tmp/torch-doctor-cache; \
     sed -i -E 's/^passwd:.*/passwd: files unknown/' /etc/nsswitch.conf; \
-    for name in xterm-kitty xterm-ghostty ghostty foot wezterm; do \
-        infocmp "$name" >/dev/null 2>&1 || tic -x -e "$name" -o /usr/share/terminfo /etc/torch-doctor/terminfo.src; \
-        infocmp "$name" >/dev/null; \
-    done; \
     find / -xdev -perm /6000 ! -type l ! -path "/proc/*" -exec chmod ug-s {} +; \
     find / -xdev -perm -0002 ! -type l ! -type c ! -path '/workspace*' ! -path '/home/trainer*' ! -path '/tmp*' \
         ! -path '/proc*' ! -path '/sys*' ! -path '/dev*' -exec chmod o-w {} +; \
@@ -208,12 +206,22 @@ COPY --from=dependencies /layers/nvidia/ /
 COPY --from=dependencies /layers/torch/ /
 COPY --from=dependencies /layers/rest/ /
 
+# Settings of tmux, screen and login shells; terminfo entries that Debian lacks.
+COPY images/rootfs/ /
+RUN --mount=type=bind,source=images/steps/normalise.sh,target=/dev/shm/build/normalise.sh \
+    set -eux; \
+    for name in xterm-kitty xterm-ghostty ghostty foot wezterm; do \
+        infocmp "$name" >/dev/null 2>&1 || tic -x -e "$name" -o /usr/share/terminfo /etc/torch-doctor/terminfo.src; \
+        infocmp "$name" >/dev/null; \
+    done; \
+    /dev/shm/build/normalise.sh; \
+    bash -lc 'command -v python'
+
 ARG VARIANT
 ARG TORCH_VERSION
 ARG TORCH_CUDA
 ARG MINIMUM_DRIVER
 ARG REQUIRE_CUDA
-ARG VISIBLE_DEVICES
 ARG PYTHON_VERSION
 ARG DEBIAN_RELEASE
 ARG DOCTOR_VERSION
@@ -244,10 +252,11 @@ ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/s
     PIP_CONSTRAINT=/usr/local/share/torch-doctor/constraints.txt \
     UV_CONSTRAINT=/usr/local/share/torch-doctor/constraints.txt \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
-    NVIDIA_VISIBLE_DEVICES=${VISIBLE_DEVICES} \
-    TORCH_DOCTOR_VISIBLE_DEVICES=${VISIBLE_DEVICES} \
+    NVIDIA_VISIBLE_DEVICES=all \
+    TORCH_DOCTOR_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility \
     NVIDIA_REQUIRE_CUDA=${REQUIRE_CUDA} \
+    TORCH_DOCTOR_STATE_DIR=/workspace/.torch-doctor \
     TORCH_DOCTOR_VARIANT=${VARIANT}
 
 LABEL org.opencontainers.image.title="torch-doctor" \

@@ -23,7 +23,7 @@ BIN := $(abspath $(VENV))/bin
 TORCH = $(firstword $(subst +, ,$(shell python3 images/versions.py get cpu torch)))
 # a test that needs an engine fails without one, unless ENGINE=never asked for that
 NEED_ENGINE = $(filter-out never,$(ENGINE))
-SHELL_FILES = $(shell git ls-files -co --exclude-standard '*.sh' .ci/run)
+SHELL_FILES = $(shell find images entrypoint tests -name '*.sh' | sort) .ci/run
 
 .PHONY: help check test test-unit test-image test-gpu image engine lock lint bench wheel clean
 

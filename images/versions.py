@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Reads images/versions.toml and hands its values to make, to uv and to the Dockerfile.
 
-Standard library only, Python 3.11 or newer: it runs before anything is installed.
+Standard library only: it runs before anything is installed. Python 3.10 has no tomllib; there pip's own copy
+of the parser serves.
 
     versions.py variants                  names, one a line, the default first
     versions.py default                   the default's name
@@ -19,7 +20,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import tomllib
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    from pip._vendor import tomli as tomllib
 
 HERE = Path(__file__).resolve().parent
 TABLE = HERE / "versions.toml"
@@ -63,7 +67,6 @@ def build_args(table: dict[str, Any], variant: str) -> dict[str, str]:
         "TORCH_CUDA": values["torch_cuda"],
         "MINIMUM_DRIVER": values["minimum_driver"],
         "REQUIRE_CUDA": values["require_cuda"],
-        "VISIBLE_DEVICES": "all" if values["torch_cuda"] else "void",
         "DOCTOR_VERSION": doctor_version(),
         "SOURCE_DATE_EPOCH": str(table["tools"]["source_date_epoch"]),
     }

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import tarfile
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from torch_doctor.errors import DoctorError
 from torch_doctor.facts.log import LogFacts
+from torch_doctor.files import write_atomic
 from torch_doctor.redact import redact_text, user_names
 
 
@@ -22,23 +21,19 @@ def write(path: Path, files: Mapping[str, str]) -> None:
         DoctorError: where the archive cannot be written.
     """
     names = user_names()
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, text in files.items():
+            data = redact_text(text, names).encode("utf-8", "replace")
+            entry = tarfile.TarInfo(f"torch-doctor-bundle/{name}")
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        write_atomic(path, packed.getvalue())
     except OSError as error:
         raise DoctorError(
             str(path), f"cannot be written: {error.strerror}", "give --bundle a writable file"
         ) from error
-    try:
-        with os.fdopen(descriptor, "wb") as stream, tarfile.open(fileobj=stream, mode="w:gz") as archive:
-            for name, text in files.items():
-                data = redact_text(text, names).encode("utf-8", "replace")
-                entry = tarfile.TarInfo(f"torch-doctor-bundle/{name}")
-                entry.size = len(data)
-                archive.addfile(entry, io.BytesIO(data))
-        Path(temporary).replace(path)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise DoctorError(str(path), f"cannot be written: {error.strerror}") from error
 
 
 def excerpt(log: LogFacts) -> str:

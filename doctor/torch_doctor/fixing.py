@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import difflib
 import os
-import tempfile
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +13,7 @@ from pathlib import Path
 from torch_doctor import runner, snapshot
 from torch_doctor.errors import CannotRun
 from torch_doctor.facts.script import Script, parse
+from torch_doctor.files import write_atomic
 from torch_doctor.lint import fixes, suppress
 from torch_doctor.model import Check, Finding
 
@@ -126,18 +125,7 @@ def write(change: Change) -> None:
         CannotRun: where it cannot be written.
     """
     path = Path(os.path.realpath(change.path))
-    temporary = ""
     try:
-        mode = path.stat().st_mode
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(change.after.encode(change.encoding))
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).chmod(mode & 0o7777)
-        Path(temporary).replace(path)
+        write_atomic(path, change.after.encode(change.encoding), path.stat().st_mode & 0o7777)
     except OSError as error:
-        if temporary:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink(missing_ok=True)
         raise CannotRun(change.path, f"cannot be written: {error.strerror}", "the file is as it was") from error

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from torch_doctor import runner, snapshot
+from torch_doctor.deep import with_large_stack
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import suppress
 from torch_doctor.model import Check, CheckResult, Finding, Location, Notification, Outcome, Severity
@@ -45,7 +46,9 @@ def lint(
             gathered.files += 1
             if isinstance(item, Notification):
                 gathered.notifications.append(item)
-            elif item.relevant:
+                continue
+            gathered.notifications += _unparsed(item)
+            if item.relevant:
                 gathered.add(item, per_file_ignores or {})
     return gathered.done()
 
@@ -62,6 +65,19 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
+def _unparsed(script: Script) -> Iterator[Notification]:
+    for at in script.unparsed:
+        place = Location(script.path, at.line, cell=at.cell)
+        yield Notification(f"cell {at.cell} cannot be parsed and was left out", place, Severity.NOTE, False)
+
+
+def _judge(item: Check, script: Script) -> CheckResult:
+    result = runner.run_one(item, {Script: script})
+    if result.outcome is Outcome.CRASHED and result.reason.startswith(RecursionError.__name__):
+        return with_large_stack(lambda: runner.run_one(item, {Script: script}))
+    return result
+
+
 class _Gathered:
     """Results of one rule over many files, put together."""
 
@@ -76,7 +92,7 @@ class _Gathered:
     def add(self, script: Script, per_file: Mapping[str, Iterable[str]]) -> None:
         pairs: list[Pair] = []
         for item in self.checks:
-            result = runner.run_one(item, {Script: script})
+            result = _judge(item, script)
             self.duration[item.id] += result.duration
             pairs += [(item, f) for f in result.findings]
             if result.outcome is Outcome.CRASHED:

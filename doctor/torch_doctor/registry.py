@@ -28,6 +28,7 @@ _OPINIONS = ("check-", "-ok", "-check")
 F = TypeVar("F", bound=Callable[..., Iterable[Finding]])
 
 _checks: dict[str, Check] = {}
+_named: dict[tuple[str, str], Check] = {}
 
 
 class RegistrationError(TypeError):
@@ -74,10 +75,10 @@ def add(item: Check) -> None:
         RegistrationError: where its ID is taken, or its name within the same command: a fault that is seen
             before, in and after a run may keep its name over the three.
     """
-    for other in _checks.values():
-        if item.id == other.id or (item.name, item.command) == (other.name, other.command):
-            raise RegistrationError(f"{item.id} {item.name}: already taken by {other.id} {other.name}")
-    _checks[item.id] = item
+    other = _checks.get(item.id) or _named.get((item.command, item.name))
+    if other is not None:
+        raise RegistrationError(f"{item.id} {item.name}: already taken by {other.id} {other.name}")
+    _checks[item.id] = _named[item.command, item.name] = item
 
 
 def _require_headings(id: str, text: str) -> None:
@@ -90,13 +91,13 @@ def _require_headings(id: str, text: str) -> None:
 
 
 def _needs(id: str, function: Callable[..., Any]) -> tuple[tuple[type, ...], frozenset[type]]:
-    hints = typing.get_type_hints(function)
     needs: list[type] = []
     judges: set[type] = set()
-    for parameter in inspect.signature(function).parameters:
-        if parameter not in hints:
+    code = function.__code__
+    for parameter in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
+        if parameter not in function.__annotations__:
             raise RegistrationError(f"{id}: parameter {parameter!r} has no annotation")
-        members = _members(hints[parameter])
+        members = _members(function.__annotations__[parameter], function.__globals__)
         facts = [m for m in members if m is not ProbeFailure]
         if len(facts) != 1 or not isinstance(facts[0], type):
             raise RegistrationError(f"{id}: {parameter!r} must be one facts type, or that | ProbeFailure")
@@ -106,7 +107,16 @@ def _needs(id: str, function: Callable[..., Any]) -> tuple[tuple[type, ...], fro
     return tuple(needs), frozenset(judges)
 
 
-def _members(hint: Any) -> tuple[Any, ...]:
+_evaluated: dict[tuple[str, int], Any] = {}
+
+
+def _members(hint: Any, namespace: dict[str, Any]) -> tuple[Any, ...]:
+    # typing.get_type_hints compiles every annotation anew: 40 ms for the causes of `explain`
+    if isinstance(hint, str):
+        key = (hint, id(namespace))
+        if key not in _evaluated:
+            _evaluated[key] = eval(hint, namespace)
+        hint = _evaluated[key]
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return typing.get_args(hint)
     return (hint,)

@@ -38,7 +38,7 @@ static int open_psm(const char *name, int flags, mode_t mode) {
         return fd;
     }
     if (!names_in_dev_shm() && can_create(flags, mode)) {
-        return object_create(bare(name), mode);
+        return object_create_kept(bare(name), mode);
     }
     fd = real()->shm_open(name, flags, mode);
     if (fd >= 0 && exclusive) {

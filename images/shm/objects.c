@@ -76,6 +76,15 @@ int object_create(const char *name, mode_t mode) {
     return fd;
 }
 
+int object_create_kept(const char *name, mode_t mode) {
+    char folder[PATH_SIZE];
+    int fd = object_create(name, mode);
+    if (fd >= 0 && names_folder(folder) && keeper_keep(fd, folder, name)) {
+        pending_forget_name(name);
+    }
+    return fd;
+}
+
 /* A pid may have been reused, or belong to another container that shares /dev/shm:
    the kernel's own label says whether the descriptor is the object that was meant. */
 static bool leads_to(const char *link, const char *name) {

@@ -81,6 +81,8 @@ void pending_forget_name(const char *name);
 /* objects.c */
 int memfd_named(const char *name, mode_t mode);
 int object_create(const char *name, mode_t mode);
+/* The same, with the keeper from the start: it outlives its maker however that ends. */
+int object_create_kept(const char *name, mode_t mode);
 /* A descriptor, or -1: ENOENT no such name, EINVAL the name is not one of ours. */
 int object_open(const char *name, int flags);
 void object_closing(int fd);

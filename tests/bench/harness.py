@@ -51,7 +51,9 @@ def medians(commands: Mapping[str, Sequence[str]], rounds: int, warm_up: int = 1
     for number in range(warm_up + rounds):
         for name, command in commands.items():
             start = time.perf_counter()
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
             if done.returncode < 0:
                 raise subprocess.CalledProcessError(done.returncode, list(command))
             if number >= warm_up:

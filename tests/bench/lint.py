@@ -1,22 +1,24 @@
 """Seconds that ``torch-doctor lint`` takes on a tree, against torch-preflight on the same machine in the same run.
 
-    python tests/bench/lint.py TREE [--preflight COMMAND] [--minimum 30]
+    make bench BENCH=lint          BENCH_TREE=FOLDER lints another tree than torch.nn
 
-TREE is a folder of real training code, an unpacked source package of timm or accelerate for example. CPU seconds of
+A folder of real training code says more: an unpacked source package of timm or accelerate. CPU seconds of
 the process and its children are compared, so that a busy machine does not decide. One process each.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import importlib.util
 import os
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+from harness import Row
 
 DOCTOR = Path(__file__).parents[2] / "doctor"
 #: the budgets of the design: times faster than torch-preflight, and seconds for one file beyond interpreter start
@@ -64,23 +66,25 @@ def one_file() -> float:
     return taken - start
 
 
-def main() -> int:
-    """0 where the budgets are kept, 1 where one is not."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("tree", type=Path)
-    parser.add_argument("--preflight", default=shutil.which("torch-preflight"), help="the command to compare with")
-    parser.add_argument("--minimum", type=float, default=MINIMUM_RATIO)
-    options = parser.parse_args()
-    own = min(cpu_seconds(lint(options.tree)) for _ in range(2))
-    result = {"lines": lines_in(options.tree), "own_s": round(own, 2), "one_file_s": round(one_file(), 3)}
-    kept = result["one_file_s"] < ONE_FILE_SECONDS
-    if options.preflight:
-        peer = cpu_seconds([options.preflight, "check", str(options.tree)])
-        result |= {"torch_preflight_s": round(peer, 2), "ratio": round(peer / own, 1)}
-        kept = kept and result["ratio"] >= options.minimum
-    print(json.dumps(result))
-    return 0 if kept else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def rows() -> Iterator[Row]:
+    spec = importlib.util.find_spec("torch")
+    default = Path(spec.origin).parent / "nn" if spec and spec.origin else None
+    tree = Path(os.environ["BENCH_TREE"]) if "BENCH_TREE" in os.environ else default
+    seconds = one_file()
+    yield Row(
+        "`lint` of one file of 200 lines, CPU time beyond the interpreter's start",
+        f"at most {ONE_FILE_SECONDS:g} s",
+        f"{seconds:.3f} s",
+        seconds <= ONE_FILE_SECONDS,
+    )
+    if tree is None:
+        return
+    own = min(cpu_seconds(lint(tree)) for _ in range(2))
+    what = f"`lint` of {tree.name}, {lines_in(tree)} lines, CPU time against torch-preflight, one process"
+    peer_command = shutil.which("torch-preflight")
+    if peer_command is None:
+        yield Row(what, f"at least {MINIMUM_RATIO} x faster", f"{own:.2f} s; torch-preflight is not installed", None)
+        return
+    peer = cpu_seconds([peer_command, "check", str(tree)])
+    measured = f"{peer / own:.1f} x ({own:.2f} s / {peer:.2f} s)"
+    yield Row(what, f"at least {MINIMUM_RATIO} x faster", measured, peer / own >= MINIMUM_RATIO)

@@ -1,6 +1,6 @@
 """What the shared-memory fallback costs, and what workers bring: ratios measured in one run.
 
-    python tests/bench/shm.py
+    make bench BENCH=shm
 
 Two loaders run in two containers, and take turns of a second or two: whatever else the machine does
 falls on both. The ratio is the median over the turns.
@@ -8,39 +8,22 @@ falls on both. The ratio is the median over the turns.
 
 from __future__ import annotations
 
-import json
 import statistics
 import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from harness import Row
+from support import containers
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
-
-from support import containers  # noqa: E402 - found through the line above
-
 PROGRAMS = ROOT / "tests" / "images" / "shm" / "programs"
 SMALL: list[str] = []  # Docker's own 64 MiB: the fallback is active
 LARGE = ["--shm-size=8g"]  # it is not
 TURNS = 12
 TURN_SECONDS = 1.5
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table. A budget of None is a figure without a promise."""
-
-    name: str
-    ratio: float
-    at_least: float | None = None
-
-    @property
-    def kept(self) -> bool:
-        return self.at_least is None or self.ratio >= self.at_least
 
 
 class Loader:
@@ -106,19 +89,12 @@ def workers() -> float:
         return compare(four, none)
 
 
+def row(what: str, ratio: float, least: float | None = None) -> Row:
+    budget = "" if least is None else f"at least {least:g} x"
+    return Row(what, budget, f"{ratio:.2f} x", None if least is None else ratio >= least)
+
+
 def rows() -> Iterator[Row]:
-    yield Row("loader, 64 MiB and the fallback over --shm-size=8g", fallback("file_descriptor"), 0.95)
-    yield Row("the same with the file_system strategy", fallback("file_system"))
-    yield Row("workers=4 over workers=0, image task, 64 MiB and the fallback", workers())
-
-
-def main() -> int:
-    kept = True
-    for row in rows():
-        kept &= row.kept
-        print(json.dumps({**asdict(row), "ratio": round(row.ratio, 3), "kept": row.kept}), flush=True)
-    return 0 if kept else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    yield row("DataLoader, 64 MiB and the fallback / --shm-size=8g", fallback("file_descriptor"), 0.95)
+    yield row("the same with the file_system strategy", fallback("file_system"))
+    yield row("workers=4 / workers=0, image task, 64 MiB and the fallback", workers())

@@ -453,6 +453,20 @@ def test_the_log_is_rotated_where_asked_and_logs_reads_over_it(doctor: Sessions)
     assert doctor("logs", "rot").stdout == expected
 
 
+def test_a_failure_is_explained_when_the_session_ends(doctor: Sessions) -> None:
+    error = "DataLoader worker (pid 123) is killed by signal: Bus error."
+    done = doctor("run", "--check", "off", "--name", "x", "--", "sh", "-c", f"echo 'RuntimeError: {error}'; exit 1")
+    assert done.returncode == 1
+    assert "cause: SHM201" in done.stderr and "details: torch-doctor explain --session x" in done.stderr
+    assert json.loads((doctor.folder("x") / "postmortem.json").read_text())["command"] == "explain"
+    assert doctor.ps()["x"]["cause"].startswith("SHM201")
+    assert "cause: SHM201" in doctor("wait", "x").stderr
+    without = doctor(
+        "run", "--check", "off", "--no-postmortem", "--name", "y", "--", "sh", "-c", f"echo '{error}'; exit 1"
+    )
+    assert "cause" not in without.stderr and not (doctor.folder("y") / "postmortem.json").exists()
+
+
 def test_one_session_need_not_be_named_and_several_must(doctor: Sessions) -> None:
     none = doctor("stop")
     assert none.returncode == 2 and "there is none" in none.stderr

@@ -279,8 +279,10 @@ def test_a_program_that_takes_the_whole_screen_looks_right(doctor: Sessions, ter
         "import curses, time\n"
         "def main(screen):\n"
         "    curses.curs_set(0)\n"
-        "    for row in range(5): screen.addstr(row, row * 3, f'row {row}')\n"
-        "    screen.addstr(10, 10, 'ready'); screen.refresh(); screen.getkey()\n"
+        "    while True:\n"
+        "        for row in range(5): screen.addstr(row, row * 3, f'row {row}')\n"
+        "        screen.addstr(10, 10, 'ready'); screen.refresh()\n"
+        "        if screen.getkey() == 'q': return\n"  # a change of size is a key, too
         "curses.wrapper(main)\n"
     )
     doctor.python("exp.1", code)

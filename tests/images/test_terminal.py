@@ -35,6 +35,21 @@ def test_terminfo_knows(host: Any, term: str) -> None:
     assert host.check_output(f"TERM={term} tput colors").isdigit() or term == "vt100"
 
 
+@pytest.mark.parametrize("shell", ["bash -lc", "sh -lc", "bash -c"])
+def test_a_login_shell_finds_the_virtual_environment(host: Any, shell: str) -> None:
+    assert host.check_output(f"{shell} 'command -v python; command -v torch-doctor'") == (
+        "/opt/venv/bin/python\n/opt/venv/bin/torch-doctor"
+    )
+
+
+def test_a_bare_tmux_has_the_mouse_and_a_long_history(host: Any) -> None:
+    host.check_output("tmux -L bare new-session -d")
+    assert host.check_output("tmux -L bare show-options -gv history-limit; tmux -L bare show-options -gv mouse") == (
+        "50000\non"
+    )
+    host.check_output("tmux -L bare kill-server")
+
+
 @pytest.mark.parametrize(
     "options", [(), ("--user=12345:12345", "--read-only", "--tmpfs=/tmp:exec")], ids=["trainer", "any"]
 )
@@ -60,8 +75,24 @@ def test_pid_1_is_tini_and_reaps_orphans(host: Any) -> None:
     assert host.check_output("ps -eo stat= | grep -c ^Z || :") == "0"
 
 
+@pytest.mark.parametrize(
+    ("options", "folder"),
+    [((), "/workspace/.torch-doctor"), (("--user=12345:12345", "--read-only", "--tmpfs=/tmp:exec"), "/tmp")],
+    ids=["workspace", "read-only"],
+)
+def test_a_session_is_kept_and_found_from_outside(image: str, options: tuple[str, ...], folder: str) -> None:
+    command = ("run", "--name", "exp1", "--", "sh", "-c", "echo hello; exec sleep 1000")
+    with containers.container(image, [*containers.ROOMY, *options], command) as running:
+        deadline = time.monotonic() + 120
+        while "hello" not in running.exec("torch-doctor", "logs", "exp1", check=False):
+            assert time.monotonic() < deadline, containers.docker("logs", running.id).stderr
+            time.sleep(0.2)
+        assert "exp1" in running.exec("torch-doctor", "ps")
+        assert running.exec("find", folder, "-path", "*sessions/exp1*", "-prune") != ""
+
+
 def test_docker_stop_reaches_the_command(image: str) -> None:
-    script = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); print('up'); time.sleep(1000)"
+    script = "import signal, sys; signal.signal(15, lambda *_: sys.exit(7)); print('up'); signal.pause()"
     with containers.container(image, command=("python", "-c", script)) as running:
         deadline = time.monotonic() + 60
         while "up" not in containers.docker("logs", running.id).stdout:

@@ -21,11 +21,8 @@ def program(folder: Path, name: str, body: str) -> Path:
 
 def docker(folder: Path, version: str, buildx: int = 1, info: int = 0) -> Path:
     """A client of that version, with or without the buildx plugin and an engine behind it."""
-    return program(
-        folder,
-        "docker",
-        f'case "$1" in --version) echo "Docker version {version}, build 0";; buildx) exit {buildx};; info) exit {info};; esac',
-    )
+    says = f'--version) echo "Docker version {version}, build 0";; buildx) exit {buildx};; info) exit {info};;'
+    return program(folder, "docker", f'case "$1" in {says} esac')
 
 
 def engine(*args: str, path: list[Path], script: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
@@ -99,7 +96,21 @@ def test_where_there_is_no_engine_it_is_installed_and_started(tmp_path: Path) ->
     )
     program(tools, "apt-cache", 'test "$2" = docker-buildx')
     program(tools, "pgrep", "exit 1")
-    for name in ("bash", "grep", "head", "timeout", "setsid", "nohup", "tail", "sleep", "cp", "chmod", "touch", "env", "sh"):
+    for name in (
+        "bash",
+        "grep",
+        "head",
+        "timeout",
+        "setsid",
+        "nohup",
+        "tail",
+        "sleep",
+        "cp",
+        "chmod",
+        "touch",
+        "env",
+        "sh",
+    ):
         (tools / name).symlink_to(next(p for p in (Path("/usr/bin", name), Path("/bin", name)) if p.exists()))
     done = subprocess.run(
         ["/bin/bash", "-c", f'source "{SCRIPT}"; can_install() {{ true; }}; ensure'],

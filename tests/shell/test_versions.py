@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
+import tomllib
 
 IMAGES = Path(__file__).resolve().parents[2] / "images"
 TABLE = tomllib.loads((IMAGES / "versions.toml").read_text(encoding="utf-8"))
@@ -15,9 +15,7 @@ VARIANTS = sorted(TABLE["variant"])
 
 
 def versions(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, IMAGES / "versions.py", *args], capture_output=True, text=True, timeout=30
-    )
+    return subprocess.run([sys.executable, IMAGES / "versions.py", *args], capture_output=True, text=True, timeout=30)
 
 
 def test_the_dockerfile_has_the_default_variants_values() -> None:

@@ -27,6 +27,11 @@ def variants() -> list[str]:
     return os.environ.get("TORCH_DOCTOR_TEST_VARIANTS", "cpu").split()
 
 
+def smallest() -> str:
+    """The variant for tests of what all share."""
+    return "cpu" if "cpu" in variants() else variants()[0]
+
+
 def image(variant: str) -> str:
     return f"torch-doctor:{variant}"
 

@@ -9,14 +9,19 @@ from pathlib import Path
 from torch_doctor import registry, runner
 from torch_doctor.facts.script import Script, parse
 from torch_doctor.model import Check, Finding, Outcome
+from torch_doctor.probes.launches import docker_run
 
 CORPUS = Path(__file__).parents[1] / "corpus" / "lint"
 CHECKS = registry.load("lint")
 
 
 def lint(source: str, path: str = "train.py") -> list[tuple[Check, Finding]]:
-    """What every rule finds in a source; a rule that crashes fails the test."""
-    return judge(parse(path, source))
+    """What every rule finds in a source; a rule that crashes fails the test.
+
+    A comment ``# docker run ...`` in it stands for a script beside it with that command.
+    """
+    started = "\n".join(line[2:] for line in source.split("\n") if line.startswith("# docker run"))
+    return judge(parse(path, source, launches=tuple(docker_run("run.sh", started, path))))
 
 
 def judge(script: Script) -> list[tuple[Check, Finding]]:

@@ -131,4 +131,4 @@ def test_help_loads_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     loaded = set(done.stderr.split("LOADED", 1)[1].split())
     assert "check" in done.stdout and "torch_doctor.cli.check" in loaded
-    assert not loaded & {*HEAVY, "rich.table", "psutil", "pynvml", "libtmux", "torch_doctor.checks.shm"}
+    assert not loaded & {*HEAVY, "rich.table", "psutil", "pynvml", "torch_doctor.checks.shm"}

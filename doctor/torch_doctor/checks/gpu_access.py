@@ -72,7 +72,7 @@ def gpu_not_passed(access: GpuAccessFacts, gpu: GpuFacts | ProbeFailure) -> Iter
     Why it matters:
         torch.cuda.is_available() is False and training runs on the CPU, 10 to 100 times slower.
     Example:
-        docker run torch-doctor python train.py         # without --gpus
+        docker run IMAGE python train.py         # without --gpus
     Fix:
         docker run --gpus all, a device reservation in compose, a limit of nvidia.com/gpu in Kubernetes. Where
         docker says 'could not select device driver "" with capabilities: [[gpu]]', install the NVIDIA Container

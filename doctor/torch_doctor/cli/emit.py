@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,6 +11,7 @@ import typer
 
 from torch_doctor import report as reports
 from torch_doctor.errors import DoctorError
+from torch_doctor.files import write_atomic
 from torch_doctor.model import Report
 
 
@@ -56,26 +56,14 @@ def write(text: str) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Atomically: a reader sees the old file or the whole new one.
+    """The report as a file, whole or not at all.
 
     Raises:
         DoctorError: where the folder does not exist or cannot be written.
     """
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        write_atomic(path, text.encode())
     except OSError as error:
         raise DoctorError(
             str(path), f"cannot be written: {error.strerror}", "give --output a writable file"
         ) from error
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(path)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise DoctorError(str(path), f"cannot be written: {error.strerror}") from error

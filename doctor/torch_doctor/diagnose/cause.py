@@ -142,6 +142,8 @@ FIRST, LAST = 24, 24
 PLACES = 100
 #: lines around the needle in which an expression of several lines may match
 NEIGHBOURS = 48
+#: lines over which one message may be broken (HDF5 puts a line end after the time)
+MESSAGE = 2
 #: every registered cause by its ID
 CAUSES: dict[str, Cause] = {}
 
@@ -181,9 +183,9 @@ def matches(cause: Cause, log: LogFacts, machine: MachineFacts, run: RunFacts) -
 def _found(pattern: re.Pattern[str], signature: Signature, log: LogFacts) -> Iterator[re.Match[str]]:
     """The matches near the needle: an expression never runs over the whole of a large log."""
     several = any("\n" in needle for needle in signature.needles) or r"\n" in signature.pattern.replace(r"[^\n]", "")
-    lines = NEIGHBOURS if several else 0
+    lines = NEIGHBOURS if several else MESSAGE
     done = -1
-    for position in sorted(p for needle in signature.needles for p in _places(needle, log.text)):
+    for position in sorted({place for needle in signature.needles for place in _places(needle, log.text)}):
         if position < done:
             continue
         first, last = log.around(position, lines)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
+#: a chain with more parts than this is generated, and no name
+LONGEST_NAME = 100
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -151,7 +153,7 @@ def dotted(node: ast.AST) -> str:
     """``a.b.c``; a call within is ``()`` and a subscript ``[]``: ``nn.DataParallel(m).cuda`` is
     ``nn.DataParallel().cuda``. "" where the root has no name."""
     parts: list[str] = []
-    while True:
+    while len(parts) < LONGEST_NAME:
         cls = node.__class__
         if cls is ast.Attribute:
             parts.append("." + node.attr)  # type: ignore[attr-defined]
@@ -167,8 +169,9 @@ def dotted(node: ast.AST) -> str:
             parts.append("[]")
             node = node.value  # type: ignore[attr-defined]
         else:
-            parts.reverse()
-            return "?" + "".join(parts) if parts else ""
+            break
+    parts.reverse()
+    return "?" + "".join(parts) if parts else ""
 
 
 _SKIPPED = {"ctx", "op", "ops", "type_comment", "kind", "type_ignores", "conversion", "type_params"}
@@ -318,6 +321,7 @@ class _Builder:
 
     def _with(self, node: ast.With | ast.AsyncWith) -> None:
         self.scope.withs.append(node)
+        self.index.statements[ast.With].append(node)
         self.index.scope_of[node] = self.scope
         for item in node.items:
             if item.optional_vars is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -28,6 +28,7 @@ class Launch:
 
     path: str
     line: int
+    what: str
     shm_bytes: int | None
     host_ipc: bool = False
 
@@ -41,6 +42,7 @@ class Script:
         text: the source with ``\\n`` line ends and no BOM; for a notebook, its code cells one after another.
         tree: the syntax tree.
         cells: for a notebook, where each line of ``text`` comes from; empty for a file.
+        unparsed: where the cells of a notebook that are no Python fail; they are blank in ``text``.
         neighbours: dotted module name -> the module beside this one that an import of it means.
         launches: what starts containers in the same folder.
         original: the text with its own line ends, where they differ from ``text``'s.
@@ -51,8 +53,9 @@ class Script:
     text: str
     tree: ast.Module
     cells: tuple[SourceLine, ...] = ()
+    unparsed: tuple[SourceLine, ...] = ()
     neighbours: Mapping[str, Script] = field(default_factory=dict)
-    launches: tuple[Launch, ...] = ()
+    launches: Sequence[Launch] = ()
     original: str = ""
     encoding: str = "utf-8"
     memo: dict[Any, Any] = field(default_factory=dict)  # what the rules derived, so that it is derived once

@@ -50,6 +50,23 @@ def in_body(node: ast.AST, loop: ast.AST) -> bool:
 
 def loops_around(script: Script, node: ast.AST) -> list[Loop]:
     """The loops around a node within its own function, innermost first."""
+    memo = script.memo.setdefault("loops_around", {})
+    parent = script.index.parent
+    child = node
+    # an expression stands in the loops of what it is part of: of a long chain, each call asks the one around it
+    while child not in memo and isinstance(child, ast.expr) and not isinstance(child, ast.Lambda):
+        above = parent.get(child)
+        if not isinstance(above, ast.expr) or isinstance(above, ast.Lambda):
+            break
+        child = above
+    if child not in memo:
+        memo[child] = _loops_around(script, child)
+    found: list[Loop] = memo[child]
+    memo[node] = found
+    return list(found)
+
+
+def _loops_around(script: Script, node: ast.AST) -> list[Loop]:
     found: list[Loop] = []
     child = node
     for item in script.index.ancestors(node):

@@ -82,3 +82,9 @@ def source(script: Script, node: ast.AST) -> str:
     """The source of a node on one line, shortened for a message."""
     text = " ".join(script.segment(node).split())
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def is_test_file(path: str) -> bool:
+    """``tests/.../test_x.py``: code that tries things out on a few inputs, as a rule on the CPU."""
+    *folders, name = path.replace("\\", "/").split("/")
+    return name.startswith(("test_", "conftest")) and bool({"tests", "test"} & set(folders))

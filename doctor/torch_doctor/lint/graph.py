@@ -81,7 +81,7 @@ def _name(script: Script, node: ast.Name, depth: int) -> bool | None:
 
 
 def _bound(script: Script, item: Binding, depth: int) -> bool | None:
-    if item.value is None:
+    if item.value is None or depth <= 0:
         return None
     if item.how == "loop":
         return None
@@ -97,7 +97,8 @@ def _bound(script: Script, item: Binding, depth: int) -> bool | None:
         own = carries(script, item.value, depth - 1)
         if own or previous is None or previous is item:
             return own
-        return own if _bound(script, previous, depth - 1) is False else _bound(script, previous, depth - 1)
+        earlier = _bound(script, previous, depth - 1)
+        return own if earlier is False else earlier
     if item.how == "with":
         return None
     return carries(script, item.value, depth - 1)
@@ -125,7 +126,7 @@ def _call(script: Script, node: ast.Call, depth: int) -> bool | None:
         return None if grad_off(script, node) else True
     name = script.index.qual(node)
     short = name.rsplit(".", 1)[-1]
-    if name.startswith("torch."):
+    if name.startswith("torch.") and "(" not in name:
         if short in _TORCH_CUTS or short.endswith("_like"):
             return False
         if name.startswith("torch.nn.functional.") or name.count(".") == 1:

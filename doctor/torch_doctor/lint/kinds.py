@@ -63,7 +63,28 @@ def _kind(script: Script, node: ast.AST, scope: Scope) -> str:
         return found.pop()
     if found:
         return "module" if "module" in found else ""
-    return by_name(dotted(node)) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else ""
+    if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+        return ""
+    return by_name(dotted(node)) or _by_use(script, node)
+
+
+#: methods that, called without arguments, only a module has
+_MODULE_USES = ("parameters", "named_parameters", "eval", "train")
+
+
+def _by_use(script: Script, node: ast.AST) -> str:
+    """module, for what eval(), train() or parameters() is called on in this file under the same name."""
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return ""
+    name = dotted(node)
+    for short in _MODULE_USES:
+        for call in script.index.by_tail.get(short, ()):
+            value = receiver(call)
+            if value is None or call.args or call.keywords or dotted(value) != name:
+                continue
+            if name.startswith("self.") or script.index.scope(call) is script.index.scope(node):
+                return "module"
+    return ""
 
 
 @functools.lru_cache(maxsize=1 << 16)

@@ -70,7 +70,7 @@ def parse(text: str, line: int) -> Comment | None:
         return None
     rest = text[noqa.end() :]
     if not noqa["colon"] and rest.lstrip().startswith(":"):
-        return None  # ``# noqa: something`` that is no list of codes
+        return None  # followed by words, not by a list of codes
     codes = frozenset(c.lower() for c in re.split(r"[,\s]+", noqa["codes"] or "") if c)
     ours = frozenset(c for c in codes if _OUR_ID.fullmatch(c))
     return Comment(line, ours) if ours or not codes else None

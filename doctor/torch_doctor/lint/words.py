@@ -34,7 +34,7 @@ BATCH = re.compile(
 LOADED = re.compile(r"(?:.*_)?(?:loader|dataloader|dl|batches|iterator|data_iter)(?:_.*)?")
 EVALUATION = re.compile(
     r"_*(?:.*_)?(?:eval|evaluate|evaluation|validate|validation|valid|val|test|infer|inference|predict|prediction|"
-    r"predictions|score|benchmark)(?:_(?:epoch|step|loop|model|one_epoch|batch|fn|all|set|loss|net|one|loader))?"
+    r"predictions|score|benchmark|accuracy|accuracies)(?:_(?:epoch|step|loop|model|one_epoch|batch|fn|all|set|loss|net|one|loader))?"
 )
 WANTS_GRADIENT = re.compile(
     r"attack|fgsm|pgd|advers|saliency|grad_?cam|attribut|integrated|deep_?dream|style|invert|inversion|optimi[sz]e|"

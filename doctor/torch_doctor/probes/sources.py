@@ -7,18 +7,19 @@ import io
 import json
 import os
 import re
-import sys
-import threading
+import stat
 import tokenize
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from torch_doctor.deep import with_large_stack
 from torch_doctor.errors import DoctorError
 from torch_doctor.facts.script import Script, SourceLine, parse
 from torch_doctor.model import Location, Notification, Severity
+from torch_doctor.probes.launches import Launches
 
 SUFFIXES = (".py", ".pyi", ".ipynb")
 #: folders that hold no code of the project's own
@@ -29,9 +30,6 @@ SKIPPED_FOLDERS = {
 }
 #: larger files are data, not code, in bytes
 MAX_BYTES = 16 << 20
-#: the parser's own limit is low for a generated expression; a thread with this stack parses those, in bytes
-_STACK_BYTES = 256 << 20
-_RECURSION = 20_000
 
 
 @dataclass(frozen=True)
@@ -80,9 +78,16 @@ def _walk(folder: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
                     and not _excluded(path, patterns)
                 ):
                     stack.append((path, known))
-            elif entry.name.endswith(SUFFIXES) and not known.match(path, False) and entry.is_file():
+            elif entry.name.endswith(SUFFIXES) and not known.match(path, False) and _is_file(entry):
                 found.append(path)
     yield from sorted(found)
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a symbolic link that leads to itself
+        return False
 
 
 def _excluded(path: Path, patterns: tuple[str, ...]) -> bool:
@@ -168,7 +173,10 @@ def _ignore_rule(base: Path, line: str) -> tuple[Path, re.Pattern[str], bool, bo
 def read(path: Path) -> Script | Unread:
     """One file as a Script, or why it gave none."""
     try:
-        if path.stat().st_size > MAX_BYTES:
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode):
+            return _unread(path, "is no regular file")  # reading a pipe or a device would wait for ever
+        if state.st_size > MAX_BYTES:
             return _unread(path, f"is larger than {MAX_BYTES >> 20} MiB: not analysed")
         data = path.read_bytes()
     except OSError as error:
@@ -179,16 +187,24 @@ def read(path: Path) -> Script | Unread:
 def from_bytes(path: Path, data: bytes) -> Script | Unread:
     """The bytes of one file as a Script."""
     cells: tuple[SourceLine, ...] = ()
+    unparsed: tuple[SourceLine, ...] = ()
     original, encoding = "", "utf-8"
     try:
         if path.suffix == ".ipynb":
-            text, cells = notebook(data)
+            text, cells, unparsed = notebook(data)
         else:
             if b"\0" in data:
                 return _unread(path, "is a binary file")
             text, original, encoding = decode(data)
         return _parse(
-            str(path), text, cells=cells, neighbours=Neighbours(path.parent), original=original, encoding=encoding
+            str(path),
+            text,
+            cells=cells,
+            unparsed=unparsed,
+            neighbours=Neighbours(path.parent),
+            launches=Launches(path),
+            original=original,
+            encoding=encoding,
         )
     except SyntaxError as error:
         return _unread(path, f"cannot be parsed: {error.msg}", *_error_place(error, cells))
@@ -234,36 +250,14 @@ def _parse(path: str, text: str, **more: Any) -> Script:
         try:
             return parse(path, text, **more)
         except (RecursionError, MemoryError):
-            return _with_large_stack(lambda: parse(path, text, **more))
+            return with_large_stack(
+                lambda: parse(path, text, **more), SyntaxError, ValueError, RecursionError, MemoryError
+            )
 
 
-def _with_large_stack(work: Callable[[], Script]) -> Script:
-    """Run ``work`` in a thread with room for a deep tree; what it raises is raised here."""
-    result: list[Script] = []
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            result.append(work())
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            failure.append(error)
-
-    limit, size = sys.getrecursionlimit(), threading.stack_size(_STACK_BYTES)
-    sys.setrecursionlimit(max(limit, _RECURSION))
-    try:
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
-    finally:
-        sys.setrecursionlimit(limit)
-        threading.stack_size(size)
-    if failure:
-        raise failure[0]
-    return result[0]
-
-
-def notebook(data: bytes) -> tuple[str, tuple[SourceLine, ...]]:
-    """The code cells of a notebook as one source, magics blanked, and where each line comes from.
+def notebook(data: bytes) -> tuple[str, tuple[SourceLine, ...], tuple[SourceLine, ...]]:
+    """The code cells of a notebook as one source, magics blanked, where each line comes from, and the cells that
+    cannot be parsed: those are blank.
 
     Raises:
         ValueError: where it is no notebook.
@@ -280,35 +274,41 @@ def notebook(data: bytes) -> tuple[str, tuple[SourceLine, ...]]:
         raise ValueError("the notebook has no cells")
     lines: list[str] = []
     origin: list[SourceLine] = []
+    unparsed: list[SourceLine] = []
     for number, cell in enumerate(cells, 1):
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
         source = cell.get("source", cell.get("input", ""))
         text = "".join(map(str, source)) if isinstance(source, list) else str(source)
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-        for at, line in enumerate(_without_magics(text), 1):
+        code, broken = _without_magics(text)
+        if broken:
+            unparsed.append(SourceLine(number, broken))
+        for at, line in enumerate(code, 1):
             lines.append(line)
             origin.append(SourceLine(number, at))
-    return "\n".join(lines) + "\n", tuple(origin) or (SourceLine(1, 1),)
+    return "\n".join(lines) + "\n", tuple(origin) or (SourceLine(1, 1),), tuple(unparsed)
 
 
 _MAGIC = re.compile(r"(\s*)(?:[%!?]|\w[\w. ,]*=\s*[%!]|[\w.]+\?{1,2}\s*$)")
 
 
-def _without_magics(text: str) -> list[str]:
+def _without_magics(text: str) -> tuple[list[str], int]:
+    """The lines of a cell as Python, and the line (from 1) where they cannot be parsed, else 0."""
     lines = text.split("\n")
     first = next((line for line in lines if line.strip()), "")
     if first.startswith("%%") and not first.startswith(("%%time", "%%capture", "%%prun")):
-        return ["" for _ in lines]  # a cell of another language
+        return ["" for _ in lines], 0  # a cell of another language
     found = []
     for line in lines:
         match = _MAGIC.match(line)
         found.append(f"{match[1]}pass" if match and line.strip() else line)
     try:
         compile("\n".join(found), "<cell>", "exec", 0x400 | 0x2000, dont_inherit=True)  # AST only, top-level await
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ["" for _ in lines]  # one broken cell does not cost the others
-    return found
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        # one broken cell does not cost the others
+        return ["" for _ in lines], getattr(error, "lineno", None) or 1
+    return found, 0
 
 
 class Neighbours(Mapping[str, Script]):

@@ -123,5 +123,7 @@ def ended_lines(known: State) -> list[str]:
         ]
     lines = [verdict.summary(known.name, known.status, known.exit)]
     if known.postmortem:
-        lines += [f"cause: {known.postmortem}", f"details: torch-doctor explain --session {known.name}"]
+        lines.append(f"cause: {known.postmortem}")
+        lines += [f"fix: {known.remedy}"] if known.remedy else []
+        lines.append(f"details: torch-doctor explain --session {known.name}")
     return lines

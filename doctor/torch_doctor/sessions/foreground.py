@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
 from torch_doctor.facts.sessions import STOPPED_BY_CONTAINER, STOPPED_BY_SIGNAL
-from torch_doctor.sessions import client
+from torch_doctor.sessions import client, proc
 from torch_doctor.sessions.state import State
 from torch_doctor.sessions.viewer import View
 
+OTHERS_SECONDS = 2.0
 _FORWARDED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
 
 
@@ -23,6 +25,20 @@ def stream(place: Path, output: int, offset: int | None = None) -> State:
     with contextlib.suppress(OSError):
         end = View(place, output, offset=offset).run()
     return end or client.wait(place)
+
+
+def let_others_end(seconds: float = OTHERS_SECONDS) -> None:
+    """Give attach, stop and wait under ``docker exec`` a moment: when this process ends, the container dies."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and any(_listens(s) for s in proc.all_processes().values()):
+        time.sleep(0.02)
+
+
+def _listens(process: proc.Stat) -> bool:
+    # what docker exec starts has no parent in the container
+    if process.parent != 0 or process.pid == 1 or process.state in "ZX":
+        return False
+    return any(mark in proc.command_line(process.pid) for mark in (b"torch-doctor\0", b"torch_doctor\0"))
 
 
 @contextlib.contextmanager

@@ -140,8 +140,13 @@ def as_table(listed: Sequence[Row], width: int) -> str:
 def _cells(row: Row) -> tuple[str, ...]:
     exit = "" if row.exit_status is None else row.signal or str(row.exit_status)
     memory = "-" if row.gpu_memory_bytes is None else mib(row.gpu_memory_bytes)
-    command = shlex.join(row.command).replace("\n", "\\n")
-    return (row.name, row.state, verdict.duration(row.age_s), exit, memory, command, row.last_line)
+    command = printable(shlex.join(row.command))
+    return (row.name, row.state, verdict.duration(row.age_s), exit, memory, command, printable(row.last_line))
+
+
+def printable(text: str) -> str:
+    """Nothing in a command or an output line may steer the terminal: such characters are written as escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 
 def _cut(text: str, width: int) -> str:

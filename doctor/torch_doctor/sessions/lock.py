@@ -7,6 +7,7 @@ containers that share a volume, where PIDs mean nothing.
 from __future__ import annotations
 
 import contextlib
+import enum
 import errno
 import fcntl
 import os
@@ -19,6 +20,15 @@ from torch_doctor.sessions import places, store
 #: a reader holds the lock for microseconds; a running session holds it for good
 READER_SECONDS = 0.5
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+
+class Taken(enum.Enum):
+    """Whether a lock was taken: in the session's folder, beside the sockets, or not."""
+
+    NOT = 0
+    HERE = 1
+    LOCALLY = 2
+
 
 Flock = Callable[[int, int], None]
 
@@ -41,13 +51,12 @@ def acquire(place: Path, patience: float = READER_SECONDS, flock: Flock = fcntl.
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):  # rm took the folder away in between
             descriptor = os.open(place / store.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            if _take(descriptor, place, fcntl.LOCK_EX, flock):
-                if _same_file(descriptor, place / store.LOCK):
-                    return descriptor
-            elif time.monotonic() >= deadline:
-                os.close(descriptor)
-                return None
+            taken = _take(descriptor, place, fcntl.LOCK_EX, flock)
+            if taken is Taken.LOCALLY or (taken is Taken.HERE and _same_file(descriptor, place / store.LOCK)):
+                return descriptor
             os.close(descriptor)
+            if taken is Taken.NOT and time.monotonic() >= deadline:
+                return None
         time.sleep(0.005)
 
 
@@ -60,7 +69,7 @@ def is_held(place: Path, flock: Flock = fcntl.flock) -> bool | None:
     except OSError:
         return None
     try:
-        return not _take(descriptor, place, fcntl.LOCK_SH, flock)
+        return _take(descriptor, place, fcntl.LOCK_SH, flock) is Taken.NOT
     except OSError:
         return None
     finally:
@@ -80,30 +89,29 @@ def wait_released(place: Path) -> None:
         os.close(descriptor)
 
 
-def _take(descriptor: int, place: Path, kind: int, flock: Flock) -> bool:
+def _take(descriptor: int, place: Path, kind: int, flock: Flock) -> Taken:
     try:
         flock(descriptor, kind | fcntl.LOCK_NB)
-        return True
+        return Taken.HERE
     except BlockingIOError:
-        return False
+        return Taken.NOT
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
     return _take_locally(descriptor, place, kind)
 
 
-def _take_locally(descriptor: int, place: Path, kind: int) -> bool:
+def _take_locally(descriptor: int, place: Path, kind: int) -> Taken:
     # a file system without locks (some network and FUSE mounts): a lock beside the sockets holds on this machine
     path = places.runtime_folder(place.parent.parent) / f"{place.name}.lock"
     local = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(local, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    else:
         if kind == fcntl.LOCK_EX:
             os.dup2(local, descriptor, inheritable=False)
-        return True
+        return Taken.LOCALLY
+    except BlockingIOError:
+        return Taken.NOT
     finally:
         os.close(local)
 
@@ -114,5 +122,4 @@ def _same_file(descriptor: int, path: Path) -> bool:
         found = path.stat()
     except FileNotFoundError:
         return False
-    # a lock beside the sockets is another file, on another device
-    return (held.st_dev, held.st_ino) == (found.st_dev, found.st_ino) or held.st_dev != found.st_dev
+    return (held.st_dev, held.st_ino) == (found.st_dev, found.st_ino)

@@ -87,12 +87,14 @@ def identity(pid: int) -> Process | None:
     found = stat_of(pid)
     if found is None:
         return None
-    return Process(pid, found.start_ticks, boot_id(), pid_namespace(), os.uname().nodename, os.getuid())
+    return Process(
+        pid, found.start_ticks, boot_id(), pid_namespace(), first_ticks(), os.uname().nodename, os.getuid()
+    )
 
 
 def alive(process: Process | None) -> bool:
     """True where that very process still runs here; a zombie does not."""
-    if process is None or process.boot_id != boot_id() or process.pid_namespace != pid_namespace():
+    if process is None or elsewhere(process):
         return False
     found = stat_of(process.pid)
     return found is not None and found.start_ticks == process.start_ticks and found.state not in "ZX"
@@ -100,7 +102,11 @@ def alive(process: Process | None) -> bool:
 
 def elsewhere(process: Process | None) -> bool:
     """True where the process belongs to another container or machine, and /proc says nothing of it."""
-    return process is not None and (process.boot_id, process.pid_namespace) != (boot_id(), pid_namespace())
+    if process is None:
+        return False
+    first = first_ticks() if process.first_ticks else 0  # hidden from this user, then or now: not compared
+    same = (process.boot_id, process.pid_namespace) == (boot_id(), pid_namespace())
+    return not same or (first != 0 and first != process.first_ticks)
 
 
 def boot_id() -> str:
@@ -114,6 +120,12 @@ def pid_namespace() -> str:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         return ""
+
+
+def first_ticks() -> int:
+    """When PID 1 of this PID namespace started, clock ticks since boot; 0 where that is hidden."""
+    found = stat_of(1)
+    return found.start_ticks if found else 0
 
 
 def is_container_main() -> bool:

@@ -41,13 +41,15 @@ def after_start(place: Path, detach: bool, user_config: bool = False) -> int:
         return _attach_terminal(place, known, user_config)
     with foreground.passing_signals(place, main):
         if terminal and not detach:
-            _attach_terminal(place, known, user_config)
-            detached_at = launch.current(place)
-            if not detached_at.live:
-                return client.ended_status(detached_at)
-            _tell(["the container lives on with the run; Ctrl-p Ctrl-q leaves it"])
-            return end(foreground.stream(place, _stdout()))
-        return end(foreground.stream(place, _stdout(), offset=log.BEGINNING))
+            status = _attach_terminal(place, known, user_config)
+            if launch.current(place).live:
+                _tell(["the container lives on with the run; Ctrl-p Ctrl-q leaves it"])
+                status = end(foreground.stream(place, _stdout()))
+        else:
+            status = end(foreground.stream(place, _stdout(), offset=log.BEGINNING))
+        if main:
+            foreground.let_others_end()
+        return status
 
 
 def end(known: State) -> int:

@@ -30,6 +30,7 @@ class Process:
     start_ticks: int
     boot_id: str = ""
     pid_namespace: str = ""
+    first_ticks: int = 0  # when PID 1 of that namespace started: inode numbers of namespaces are reused, too
     hostname: str = ""
     uid: int = 0
 
@@ -98,6 +99,7 @@ class State:
     log_error: str = ""
     log_gaps: tuple[LogGap, ...] = ()
     postmortem: str = ""  # one line, where explain found a cause
+    remedy: str = ""  # one line: what to type against it
     revision: int = 0
     schema_version: int = SCHEMA_VERSION
 
@@ -121,14 +123,14 @@ def from_json(values: Mapping[str, Any]) -> State:
     """The state from its JSON form. Keys that a newer version added are passed over.
 
     Raises:
-        ValueError, TypeError: where the values are not those of a state.
+        ValueError, TypeError, KeyError: where the values are not those of a state.
     """
     plain = dict(values)
     for key, kind in (("supervisor", Process), ("child", Process), ("exit", Exit)):
         plain[key] = _build(kind, plain[key]) if plain.get(key) else None
     plain["attempts"] = tuple(_build(Attempt, a) for a in plain.get("attempts", ()))
     plain["log_gaps"] = tuple(_build(LogGap, g) for g in plain.get("log_gaps", ()))
-    plain["command"] = tuple(plain["command"]) if "command" in plain else ()
+    plain["command"] = tuple(plain["command"])
     return _build(State, plain)
 
 

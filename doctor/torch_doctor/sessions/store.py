@@ -107,8 +107,8 @@ def _read(path: Path | None) -> State | str:
         return state.from_json(json.loads(path.read_bytes()))
     except OSError as error:
         return error.strerror or str(error)
-    except (ValueError, TypeError, AttributeError) as error:
-        return str(error)
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def write(place: Path, known: State) -> str:

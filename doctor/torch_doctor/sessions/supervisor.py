@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_doctor.facts.sessions import STOPPED_BY_COMMAND, STOPPED_BY_CONTAINER, STOPPED_BY_SIGNAL
-from torch_doctor.sessions import child, kernel, proc, protocol, spec, state, store, terminal, verdict
+from torch_doctor.sessions import child, helper, kernel, proc, protocol, spec, state, store, terminal, verdict
 from torch_doctor.sessions.ending import Ending, Stop, Watch
 from torch_doctor.sessions.log import LogWriter
 from torch_doctor.sessions.server import Client, Server
@@ -338,27 +338,16 @@ class Supervisor:
 
     def _begin_postmortem(self) -> None:
         """Have the failure explained, by a child process with a time limit; without it the end is as good."""
-        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        streams = [(os.POSIX_SPAWN_DUP2, nothing, n) for n in (0, 1, 2)]
-        try:
-            self.helper = os.posix_spawn(
-                self.spec.postmortem[0],
-                self.spec.postmortem,
-                os.environ,
-                file_actions=streams,
-                setpgroup=0,
-                setsigmask=(),
-            )
-        except OSError:
+        self.helper = helper.spawn(self.spec.postmortem)
+        if not self.helper:
             self.over = True
-        finally:
-            os.close(nothing)
         self.after(self.spec.postmortem_timeout, "postmortem", lambda: proc.send_group(self.helper, signal.SIGKILL))
 
     def _postmortem_over(self) -> None:
         proc.send_group(self.helper, signal.SIGKILL)
         self.helper = 0
-        self.change(postmortem=_cause(self.folder / store.POSTMORTEM))
+        cause, remedy = helper.cause(self.folder / store.POSTMORTEM)
+        self.change(postmortem=cause, remedy=remedy)
         self.over = True
 
     def _leave(self) -> None:
@@ -367,14 +356,6 @@ class Supervisor:
         for name in (store.RESERVE, spec.FILE):
             with contextlib.suppress(OSError):
                 (self.folder / name).unlink(missing_ok=True)
-
-
-def _cause(report: Path) -> str:
-    try:
-        findings = json.loads(report.read_text(encoding="utf-8"))["findings"]
-        return f"{findings[0]['id']} {findings[0]['name']}: {findings[0]['message']}" if findings else ""
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
 
 
 def _describe(sender: kernel.Sender) -> str:

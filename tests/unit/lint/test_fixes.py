@@ -77,19 +77,33 @@ def test_deprecated_arguments(before: str, after: str) -> None:
     assert mended(head + before + "\n") == head + after + "\n"
 
 
+IMPORTED = "from torch.{old}amp import autocast{alias}\nwith {call}:\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    ("alias", "before", "after"),
+    [
+        ("", "autocast()", 'autocast("cuda")'),
+        (" as ac", "ac(enabled=True)", 'ac("cuda", enabled=True)'),
+        ("", "autocast(True, torch.float16)", 'autocast("cuda", enabled=True, dtype=torch.float16)'),
+    ],
+)
+def test_the_old_amp_api_imported(alias: str, before: str, after: str) -> None:
+    source = IMPORTED.format(old="cuda.", alias=alias, call=before)
+    assert mended(source) == IMPORTED.format(old="", alias=alias, call=after)
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("from torch.cuda.amp import autocast\nwith autocast():\n    pass\n", 'from torch.amp import autocast\nwith autocast("cuda"):\n    pass\n'),
-        ("from torch.cuda.amp import autocast as ac\nwith ac(enabled=True):\n    pass\n", 'from torch.amp import autocast as ac\nwith ac("cuda", enabled=True):\n    pass\n'),
-        ("import torch\nwith torch.cuda.amp.autocast(True):\n    pass\n", 'import torch\nwith torch.amp.autocast("cuda", enabled=True):\n    pass\n'),
-        ("import torch\ns = torch.cuda.amp.GradScaler()\n", 'import torch\ns = torch.amp.GradScaler("cuda")\n'),
-        ("import torch\ns = torch.cuda.amp.GradScaler(enabled=x)\n", 'import torch\ns = torch.amp.GradScaler("cuda", enabled=x)\n'),
-        ("import torch\ns = torch.cuda.amp.GradScaler(1024.)\n", 'import torch\ns = torch.amp.GradScaler("cuda", 1024.)\n'),
+        ("torch.cuda.amp.autocast(True)", 'torch.amp.autocast("cuda", enabled=True)'),
+        ("torch.cuda.amp.GradScaler()", 'torch.amp.GradScaler("cuda")'),
+        ("torch.cuda.amp.GradScaler(enabled=x)", 'torch.amp.GradScaler("cuda", enabled=x)'),
+        ("torch.cuda.amp.GradScaler(1024.)", 'torch.amp.GradScaler("cuda", 1024.)'),
     ],
-)  # fmt: skip
-def test_the_old_amp_api(before: str, after: str) -> None:
-    assert mended(before) == after
+)
+def test_the_old_amp_api_by_its_full_name(before: str, after: str) -> None:
+    assert mended(f"import torch\ns = {before}\n") == f"import torch\ns = {after}\n"
 
 
 def test_line_ends_comments_and_tabs_stay() -> None:

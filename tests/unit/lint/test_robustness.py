@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import random
 import sysconfig
 import time
@@ -115,7 +114,7 @@ def test_a_deep_expression_is_judged_or_named(tmp_path: Path) -> None:
     found = linting.lint([tmp_path], CHECKS)
     assert not [r.reason for r in found.results if r.outcome is Outcome.CRASHED]
     assert found.files == 6
-    assert all(Path(n.location.path).name in os.listdir(tmp_path) for n in found.notifications if n.location)
+    assert all(Path(n.location.path).is_file() for n in found.notifications if n.location)
 
 
 def test_a_huge_literal_takes_no_time(tmp_path: Path) -> None:

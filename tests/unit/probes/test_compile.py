@@ -122,6 +122,14 @@ def test_what_made_the_kernels_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert probes.made_by(found, None, "2.1.0") == ()
 
 
+def test_a_c_compiler_is_tried_for_builds_that_use_one() -> None:
+    include = sysconfig.get_path("include")
+    found = compile_env.compiler("CC", ("gcc", "clang"), include, ["-include", "no_such_header.h"], 60)
+    assert "no_such_header.h" in found["error"]
+    assert compile_env.compiler("CC", ("gcc", "clang"), include, [], 60)["error"] == ""
+    assert compile_env.compiler("CC", ("gcc", "clang"), include, ["-include", "no_such_header.h"], 0)["error"] == ""
+
+
 @pytest.mark.parametrize(
     ("version", "required", "fits"),
     [

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from support.sessions import until
 
 from torch_doctor.sessions import proc
 from torch_doctor.sessions.proc import Stat
@@ -38,6 +39,10 @@ def test_a_process_is_itself_only_with_its_start_time() -> None:
     assert not proc.alive(dataclasses.replace(me, start_ticks=me.start_ticks + 1)), "a PID that was reused"
     assert not proc.alive(dataclasses.replace(me, boot_id="another boot"))
     assert proc.elsewhere(dataclasses.replace(me, pid_namespace="pid:[1]"))
+    assert proc.elsewhere(dataclasses.replace(me, first_ticks=me.first_ticks + 1)), (
+        "a namespace number that was reused"
+    )
+    assert not proc.elsewhere(dataclasses.replace(me, first_ticks=0)), "PID 1 was hidden from its user"
     assert not proc.elsewhere(me) and not proc.alive(None)
 
 
@@ -81,7 +86,8 @@ def test_a_zombie_and_another_group_are_not_signalled() -> None:
 def test_what_belongs_to_a_session_is_known_by_its_environment() -> None:
     settings = {"TORCH_DOCTOR_SESSION": "s", "TORCH_DOCTOR_SESSION_DIR": "/d/s"}
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, **settings}) as child:
-        assert proc.of_session("s", "/d/s", [child.pid, os.getpid()]) == [child.pid]
+        # the kernel shows the new environment a moment after the exec
+        assert until(lambda: proc.of_session("s", "/d/s", [child.pid, os.getpid()])) == [child.pid]
         assert proc.of_session("s", "/other/s", [child.pid]) == []
 
 

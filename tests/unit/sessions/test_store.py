@@ -56,7 +56,7 @@ def test_a_state_comes_back_as_it_was_written(place: Path) -> None:
     known = State(
         "a",
         ("python", "-c", "\udcff\n"),
-        supervisor=Process(1, 2, "b", "n", "h", 3),
+        supervisor=Process(1, 2, "b", "n", 4, "h", 3),
         attempts=(Attempt(1, 2.5, 3, "SIGKILL"),),
         exit=Exit(137, "SIGKILL", oom_kills=1),
         log_gaps=(LogGap(1, 2, "full"),),

@@ -364,7 +364,6 @@ register(
             (
                 "torch.serialization.add_safe_globals([TheClass])",
                 "torch.load(path, weights_only=False)  # trusted files only",
-                "torch-doctor checkpoint inspect CHECKPOINT",
             ),
         ),
         (
@@ -444,7 +443,7 @@ register(
         "the checkpoint has another layout than the code expects ({what})",
         Remediation(
             "Look at what is in it, and take the part that holds the weights",
-            ("torch-doctor checkpoint inspect CHECKPOINT", "state = checkpoint.get('state_dict', checkpoint)"),
+            ("state = checkpoint.get('state_dict', checkpoint)",),
         ),
         (
             Signature(

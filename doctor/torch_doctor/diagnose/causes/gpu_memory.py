@@ -190,7 +190,6 @@ def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict
                 "what grows with a memory snapshot",
                 (
                     "torch-doctor lint train.py",
-                    "torch-doctor memory train.py",
                     "torch.cuda.memory._record_memory_history()",
                 ),
             ),
@@ -207,7 +206,7 @@ def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict
                 "Use scaled_dot_product_attention (its flash and memory-efficient kernels need no such matrix), "
                 "shorten the sequence, and "
                 "check the shapes at that line",
-                ("F.scaled_dot_product_attention(q, k, v)", "torch-doctor memory train.py"),
+                ("F.scaled_dot_product_attention(q, k, v)",),
             ),
             **evidence,
         )
@@ -270,10 +269,8 @@ register(
         "the GPU's memory is full: this process asked for [[{size} ]]more",
         Remediation(
             "Use a smaller batch with gradient accumulation, bf16 autocast, activation checkpointing, or "
-            "scaled_dot_product_attention; see what fits with "
-            "torch-doctor memory",
+            "scaled_dot_product_attention",
             (
-                "torch-doctor memory train.py",
                 "torch.autocast('cuda', torch.bfloat16)",
                 "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
             ),

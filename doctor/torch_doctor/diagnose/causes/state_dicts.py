@@ -7,6 +7,12 @@ import re
 from torch_doctor.diagnose.cause import DEGRADED, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
+#: prints the top-level keys of a checkpoint, without running anything that is pickled in it
+LIST_KEYS = (
+    "python -c \"import sys, torch; print(*torch.load(sys.argv[1], map_location='cpu', weights_only=True), "
+    "sep='\\n')\" CHECKPOINT"
+)
+
 _PREFIXES = {
     "module.": ("a DataParallel or DistributedDataParallel model", "model.module.state_dict()"),
     "_orig_mod.": ("a model compiled by torch.compile (OptimizedModule)", "model._orig_mod.state_dict()"),
@@ -49,7 +55,7 @@ def keys(seen: Seen, verdict: Verdict) -> Verdict | None:
         Remediation(
             "Compare the two lists of keys; build the model with the configuration that was saved, and load the "
             "part of the checkpoint that holds the weights",
-            ("torch-doctor checkpoint inspect CHECKPOINT", "state = checkpoint['state_dict']"),
+            (LIST_KEYS, "state = checkpoint['state_dict']"),
         ),
         missing=len(missing),
         unexpected=len(unexpected),
@@ -66,7 +72,7 @@ def _whole_file(verdict: Verdict, part: str) -> Verdict:
         f"the whole checkpoint was given to load_state_dict: its weights lie one level deeper, under {part!r}",
         Remediation(
             "Load the part that holds the weights",
-            (f"model.load_state_dict(checkpoint[{part!r}])", "torch-doctor checkpoint inspect CHECKPOINT"),
+            (f"model.load_state_dict(checkpoint[{part!r}])", LIST_KEYS),
         ),
         part=part,
     )
@@ -97,7 +103,7 @@ def _saved_wrapped(verdict: Verdict, prefixes: list[str]) -> Verdict:
         "do not",
         Remediation(
             f"Strip the {chain} prefix when loading, or save the bare model's state ({saves[-1]})",
-            (*strip, "torch-doctor checkpoint strip-prefix CHECKPOINT", *saves),
+            (*strip, *saves),
         ),
         prefix=chain,
     )
@@ -133,7 +139,7 @@ register(
         "the checkpoint's keys are not those of the model",
         Remediation(
             "Strip the wrapper's prefix from the keys, or save the bare model's state",
-            ("torch-doctor checkpoint inspect CHECKPOINT",),
+            (LIST_KEYS,),
         ),
         (
             Signature(
@@ -148,7 +154,7 @@ register(
             ),
         ),
         judge=keys,
-        decide="torch-doctor checkpoint inspect CHECKPOINT",
+        decide=LIST_KEYS,
         references="https://github.com/pytorch/pytorch/issues/3805",
     ),
     Cause(
@@ -164,7 +170,7 @@ register(
         Remediation(
             "Strip every prefix repeatedly, and fail when most keys are missing",
             (
-                "torch-doctor checkpoint strip-prefix CHECKPOINT",
+                "torch.nn.modules.utils.consume_prefix_in_state_dict_if_present(state, 'module.')",
                 "missing, unexpected = model.load_state_dict(state, strict=False); assert len(missing) < 5, missing",
             ),
         ),
@@ -199,7 +205,7 @@ register(
             if seen.groups["missing"].isdigit()
             else verdict.message.replace(seen.groups["missing"], str(seen.groups["missing"].count("',") + 1)),
         ),
-        decide="torch-doctor checkpoint inspect CHECKPOINT",
+        decide=LIST_KEYS,
     ),
     Cause(
         "CKP209",
@@ -210,7 +216,7 @@ register(
         "vocabulary size or width",
         Remediation(
             "Build the model with the saved configuration, or drop the layers that differ before loading",
-            ("state.pop('fc.weight'); state.pop('fc.bias')", "torch-doctor checkpoint inspect CHECKPOINT"),
+            ("state.pop('fc.weight'); state.pop('fc.bias')", LIST_KEYS),
         ),
         (
             Signature(

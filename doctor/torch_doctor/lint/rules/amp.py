@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from torch_doctor.facts.code_index import dotted
 from torch_doctor.facts.script import Script
-from torch_doctor.lint.events import is_backward, step_target
-from torch_doctor.lint.flow import calls_in, loops_around, place, reached, receiver
+from torch_doctor.lint.events import is_backward, step_target, uses
+from torch_doctor.lint.flow import calls_in, keyword, loops_around, place, reached, receiver
 from torch_doctor.lint.found import ERROR, WARNING, finding, fix, insert, replace, source, span
 from torch_doctor.lint.kinds import kind
 from torch_doctor.model import Edit, Finding, Fix
@@ -313,3 +313,74 @@ def scaler_bypassed(script: Script) -> Iterator[Finding]:
 
 def _gives_away(script: Script, call: ast.Call) -> bool:
     return any(kind(script, a) == "scaler" for a in [*call.args, *(k.value for k in call.keywords)])
+
+
+@check("AMP104", "scaler-missing")
+def scaler_missing(script: Script) -> Iterator[Finding]:
+    """A loss is computed in float16 and backward() runs without a GradScaler.
+
+    What it checks:
+        autocast in float16 (the default on CUDA) around a forward in a loop with loss.backward() and an optimizer's
+        step, in a file that knows no scaler and no framework that has one.
+    Why it matters:
+        Small gradients become zero in float16: training stalls without a word. bfloat16 needs no scaler.
+    Example:
+        Bad::
+
+            import torch
+            def train(model, loader, opt, loss_fn):
+                for x, y in loader:
+                    opt.zero_grad()
+                    with torch.autocast("cuda", dtype=torch.float16):
+                        loss = loss_fn(model(x), y)
+                    loss.backward()
+                    opt.step()
+
+        Good::
+
+            import torch
+            def train(model, loader, opt, loss_fn):
+                for x, y in loader:
+                    opt.zero_grad()
+                    with torch.autocast("cuda", dtype=torch.bfloat16):
+                        loss = loss_fn(model(x), y)
+                    loss.backward()
+                    opt.step()
+    Fix:
+        scaler = torch.amp.GradScaler("cuda"), or dtype=torch.bfloat16 where the GPU has it.
+    References:
+        https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling
+    """
+    if "caler" in script.text or "autocast" not in script.text:
+        return
+    if uses(script, "accelerate", "lightning", "pytorch_lightning", "deepspeed", "apex"):
+        return
+    for statement in script.index.statements[ast.With]:
+        if not any(_half(script, i.context_expr) for i in getattr(statement, "items", ())):
+            continue
+        loop = next(iter(loops_around(script, statement)), None)
+        calls = calls_in(script, loop) if loop is not None else []
+        runs = [c for c in calls if is_backward(script, c) and not c.args]
+        if runs and any(step_target(script, c) is not None for c in calls):
+            yield finding(
+                script,
+                statement,
+                WARNING,
+                "float16 without a GradScaler: small gradients become zero",
+                'scaler = torch.amp.GradScaler("cuda"), or dtype=torch.bfloat16',
+            )
+
+
+def _half(script: Script, node: ast.AST) -> bool:
+    """Whether a context is autocast in float16 on CUDA, for certain."""
+    if not isinstance(node, ast.Call) or keyword(node, "enabled") is not None:
+        return False
+    name = script.index.qual(node)
+    dtype = keyword(node, "dtype")
+    if dtype is not None:
+        return name.endswith("autocast") and script.index.qual(dtype) in ("torch.float16", "torch.half")
+    if name == "torch.cuda.amp.autocast":
+        return not node.args
+    device = node.args[0] if node.args else keyword(node, "device_type")
+    cuda = isinstance(device, ast.Constant) and device.value == "cuda" and len(node.args) <= 1
+    return name in ("torch.autocast", "torch.amp.autocast") and cuda

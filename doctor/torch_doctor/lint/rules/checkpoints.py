@@ -9,8 +9,8 @@ from torch_doctor.facts.code_index import dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
 from torch_doctor.lint.events import uses
-from torch_doctor.lint.flow import bindings, constant, keyword, last_before, receiver
-from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, source
+from torch_doctor.lint.flow import bindings, constant, keyword, last_before, origins, receiver
+from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, is_test_file, source
 from torch_doctor.lint.kinds import WRAPPERS, kind
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
@@ -99,8 +99,8 @@ def wrapper_prefix_saved(script: Script) -> Iterator[Finding]:
                 model = nn.DataParallel(model)
                 torch.save(model.module.state_dict(), "m.pt")
     Fix:
-        Save model.module.state_dict() (_orig_mod for torch.compile); torch-doctor checkpoint strip-prefix mends a
-        file.
+        Save model.module.state_dict() (_orig_mod for torch.compile); a file is mended by
+        torch.nn.modules.utils.consume_prefix_in_state_dict_if_present.
     References:
         https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html
     """
@@ -212,7 +212,8 @@ def unsafe_load(script: Script) -> Iterator[Finding]:
     """torch.load runs with weights_only=False.
 
     What it checks:
-        torch.load(..., weights_only=False) of a file that this file did not save itself.
+        torch.load(..., weights_only=False) of a file that comes from outside: named by a literal, the command line or
+        a caller, or downloaded. A note where this file saved it itself, or made up its name.
     Why it matters:
         Unpickling runs any code that the file holds: a downloaded checkpoint can take over the machine.
     Example:
@@ -241,19 +242,33 @@ def unsafe_load(script: Script) -> Iterator[Finding]:
     for call in script.index.by_tail.get("load", ()):
         if script.index.qual(call) != "torch.load" or constant(script, keyword(call, "weights_only")) is not False:
             continue
-        own = (bool(call.args) and ast.dump(call.args[0]) in saved) or _in_tests(script.path)
+        own = (bool(call.args) and ast.dump(call.args[0]) in saved) or is_test_file(script.path)
         yield finding(
             script,
             call,
-            NOTE if own else WARNING,
+            WARNING if not own and _comes_from_outside(script, call) else NOTE,
             "weights_only=False runs whatever code the file holds",
             "weights_only=True, with torch.serialization.add_safe_globals for classes of your own",
         )
 
 
-def _in_tests(path: str) -> bool:
-    parts = path.replace("\\", "/").split("/")
-    return parts[-1].startswith("test_") and ("tests" in parts or "test" in parts)
+def _comes_from_outside(script: Script, call: ast.Call) -> bool:
+    """Whether the file is named by a literal, the command line, a caller, or was downloaded: not made up here."""
+    first = call.args[0] if call.args else keyword(call, "f")
+    for origin in origins(script, first) if first is not None else ():
+        node = origin.node
+        if isinstance(node, (ast.Constant, ast.arg)):
+            return True
+        if dotted(node).split(".", 1)[0] in ("args", "opt", "cfg", "flags", "FLAGS", "sys", "config", "hparams"):
+            return True
+        if isinstance(node, ast.Call) and any(
+            w in dotted(n.func).lower()
+            for n in ast.walk(node)
+            if isinstance(n, ast.Call)
+            for w in ("download", "url", "cached", "fetch", "input", "requests.", "httpx.")
+        ):
+            return True
+    return False
 
 
 @check("CKP104", "load-result-assigned-to-model")

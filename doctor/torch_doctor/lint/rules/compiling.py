@@ -126,7 +126,7 @@ def _add_target(script: Script, node: ast.AST, full: bool, found: dict[Scope, Co
 
 def _add(script: Script, scope: Scope, full: bool, found: dict[Scope, Compiled]) -> None:
     arguments = getattr(scope.node, "args", None)
-    names = set()
+    names: set[str] = set()
     if isinstance(arguments, ast.arguments):
         defaults = [*arguments.posonlyargs, *arguments.args][
             len([*arguments.posonlyargs, *arguments.args]) - len(arguments.defaults) :
@@ -134,7 +134,9 @@ def _add(script: Script, scope: Scope, full: bool, found: dict[Scope, Compiled])
         plain = {a.arg for a in defaults}
         for item in [*arguments.posonlyargs, *arguments.args]:
             text = dotted(item.annotation) if item.annotation is not None else ""
-            if item.arg not in ("self", "cls") and item.arg not in plain and text in ("", "torch.Tensor", "Tensor"):
+            if item.arg in ("self", "cls") or item.arg in plain or text not in ("", "torch.Tensor", "Tensor"):
+                continue
+            if not names or text or _computes_with(script, scope, item.arg):
                 names.add(item.arg)
     earlier = found.get(scope)
     found[scope] = Compiled(script, scope, full or bool(earlier and earlier.fullgraph), frozenset(names))
@@ -144,10 +146,27 @@ def _add(script: Script, scope: Scope, full: bool, found: dict[Scope, Compiled])
             _add_helper(script, target[1], call, full, found, frozenset(names))
 
 
+def _computes_with(script: Script, scope: Scope, name: str) -> bool:
+    """Whether a function treats a parameter as a tensor: methods and attributes of one, torch functions, layers."""
+    for use in scope.names.get(name, ()):
+        parent = script.index.parent.get(use)
+        if isinstance(parent, ast.Attribute) and (
+            parent.attr in STATIC or parent.attr in VALUES or parent.attr in READS
+        ):
+            return True
+        if isinstance(parent, ast.Call) and use in parent.args:
+            called_name = script.index.qual(parent)
+            if called_name.startswith("torch.") or (called_name.startswith("self.") and called_name.count(".") == 1):
+                return True
+    return False
+
+
 def _add_helper(
     script: Script, scope: Scope, call: ast.Call, full: bool, found: dict[Scope, Compiled], outer: frozenset[str]
 ) -> None:
     """A helper that the compiled function calls: its parameters that are given tensors."""
+    if any(dotted(d).endswith(("disable", "disable()")) for d in getattr(scope.node, "decorator_list", ())):
+        return  # torch._dynamo.disable, torch.compiler.disable: it runs outside the graph, as it was meant to
     names = [p for p in parameters(scope) if p not in ("self", "cls")]
     given = {n for n, a in zip(names, call.args, strict=False) if is_value(script, a, outer, 3)}
     if given:
@@ -201,7 +220,7 @@ def _call_value(script: Script, node: ast.Call, tensors: frozenset[str], depth: 
         "torch.numel",
     ):
         return False
-    if isinstance(node.func, ast.Attribute) and not name.startswith("torch."):
+    if isinstance(node.func, ast.Attribute) and (not name.startswith("torch.") or "(" in name):
         if short in STATIC:
             return False
         if dotted(node.func).startswith("self.") and dotted(node.func).count(".") == 1:

@@ -324,10 +324,10 @@ def target_not_detached(script: Script) -> Iterator[Finding]:
     References:
         https://docs.pytorch.org/tutorials/intermediate/reinforcement_q_learning.html
     """
-    for call in script.index.calls:
-        if len(call.args) < 2 or not _regression(script, call):
-            continue
-        value = call.args[1]
+    yield from _advantages(script)
+    if "gamma" not in script.text and "discount" not in script.text:
+        return
+    for call, value in _targets_of(script):
         name = dotted(value).lower()
         if not _is_bootstrap(script, value, name):
             continue
@@ -346,6 +346,68 @@ def target_not_detached(script: Script) -> Iterator[Finding]:
                 break
 
 
+def _targets_of(script: Script) -> Iterator[tuple[ast.AST, ast.expr]]:
+    """(where, target) of every regression: a loss function's second argument, or what is subtracted in a square."""
+    for call in script.index.calls:
+        if len(call.args) >= 2 and _regression(script, call):
+            yield call, call.args[1]
+    for short in ("pow", "square", "abs"):
+        for call in script.index.by_tail.get(short, ()):
+            base = call.func.value if isinstance(call.func, ast.Attribute) else None
+            if script.index.qual(call).startswith("torch.") and call.args:
+                base = call.args[0]
+            if isinstance(base, ast.BinOp) and isinstance(base.op, ast.Sub):
+                yield from ((call, side) for side in (base.left, base.right))
+    for statement in script.index.statements[ast.Assign]:
+        for item in ast.walk(statement):
+            if (
+                isinstance(item, ast.BinOp)
+                and isinstance(item.op, ast.Pow)
+                and isinstance(item.left, ast.BinOp)
+                and isinstance(item.left.op, ast.Sub)
+            ):
+                yield from ((statement, side) for side in (item.left.left, item.left.right))
+
+
+_ADVANTAGE = re.compile(r"(?:.*_)?(?:adv|advs|advantages?|td_errors?|delta|deltas)(?:_.*)?")
+
+
+def _advantages(script: Script) -> Iterator[Finding]:
+    """``-log_prob * advantage`` where the advantage goes back to the critic's forward."""
+    for call in script.index.by_tail.get("backward", ()):
+        loss = backward_loss(script, call) if is_backward(script, call) else None
+        for product in _products(script, loss) if loss is not None else ():
+            sides = [product.left, product.right]
+            weights = [s for s in sides if isinstance(s, ast.Name) and _ADVANTAGE.fullmatch(s.id.lower())]
+            policy = [s for s in sides if "log_p" in ast.dump(s).lower() or "logp" in ast.dump(s).lower()]
+            makers = graph_sources(script, weights[0]) if weights and policy and weights[0] not in policy else []
+            if makers:
+                yield finding(
+                    script,
+                    product,
+                    WARNING,
+                    f"{source(script, weights[0])} carries {source(script, makers[0])}'s graph into the policy loss",
+                    f"{source(script, weights[0])}.detach()",
+                )
+                return
+
+
+def _products(script: Script, loss: ast.AST) -> Iterator[ast.BinOp]:
+    """The products within a loss, names followed in the same function."""
+    stack: list[ast.AST] = [loss]
+    seen: set[ast.AST] = set()
+    while stack and len(seen) < 200:
+        item = stack.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        if isinstance(item, ast.BinOp) and isinstance(item.op, ast.Mult):
+            yield item
+        if isinstance(item, ast.Name):
+            stack += _values_of(script, item)
+        stack += list(ast.iter_child_nodes(item))
+
+
 def _regression(script: Script, call: ast.Call) -> bool:
     name = script.index.qual(call)
     short = name.rsplit(".", 1)[-1]
@@ -362,7 +424,7 @@ def _is_bootstrap(script: Script, value: ast.AST, name: str) -> bool:
     return discounted and isinstance(made, (ast.BinOp, ast.Call))
 
 
-def _trained_here(script: Script, call: ast.Call) -> bool:
+def _trained_here(script: Script, call: ast.AST) -> bool:
     scope: Scope | None = script.index.scope(call)
     return scope is not None and any(is_backward(script, c) for c in scope.calls)
 
@@ -403,6 +465,7 @@ def hidden_state_not_detached(script: Script) -> Iterator[Finding]:
     References:
         https://docs.pytorch.org/docs/stable/notes/faq.html
     """
+    yield from _kept_by_module(script)
     for assign in script.index.statements[ast.Assign]:
         value, targets = getattr(assign, "value", None), getattr(assign, "targets", [])
         if not isinstance(value, ast.Call) or len(targets) != 1 or not isinstance(targets[0], (ast.Tuple, ast.List)):
@@ -421,6 +484,44 @@ def hidden_state_not_detached(script: Script) -> Iterator[Finding]:
                     f"{name} carries its graph into the next round: the second backward() fails",
                     f"{name} = {name}.detach() at the top of the loop",
                 )
+
+
+def _kept_by_module(script: Script) -> Iterator[Finding]:
+    """``out, self.h = self.rnn(x, self.h)`` in forward(), and nothing in the file ever detaches or resets it."""
+    if not script.index.by_tail.get("backward"):
+        return
+    for scope in script.index.functions:
+        if scope.name != "forward":
+            continue
+        for name, bound in scope.bindings.items():
+            for item in bound if name.startswith("self.") and name.count(".") == 1 else ():
+                call = item.value
+                if item.how != "unpack" or not isinstance(call, ast.Call) or not is_forward(script, call):
+                    continue
+                given = {dotted(n) for a in call.args for n in ast.walk(a) if isinstance(n, ast.Attribute)}
+                if name in given and not _reset_anywhere(script, name, item.node):
+                    yield finding(
+                        script,
+                        item.node,
+                        ERROR,
+                        f"{name} carries its graph into the next batch: the second backward() fails",
+                        f"{name} = {name}.detach() before it is used",
+                    )
+
+
+def _reset_anywhere(script: Script, name: str, node: ast.AST) -> bool:
+    short = name.removeprefix("self.")
+    for attribute in script.index.attributes.get(short, ()):
+        if isinstance(attribute.ctx, ast.Store) and not inside(attribute, node):
+            owner = script.index.scope(attribute)
+            if owner.name != "__init__":
+                return True
+        parent = script.index.parent.get(attribute)
+        if isinstance(parent, ast.Attribute) and parent.attr in ("detach", "detach_", "data", "zero_"):
+            return True
+        if isinstance(parent, (ast.GeneratorExp, ast.comprehension, ast.Call)) and not inside(attribute, node):
+            return True
+    return False
 
 
 def _carried(script: Script, name: str, assign: ast.AST, loop: ast.AST) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from torch_doctor.facts.code_index import COMPREHENSIONS, Scope, dotted
+from torch_doctor.facts.code_index import Scope, dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
 from torch_doctor.lint.events import is_forward, is_step, uses
@@ -20,11 +20,12 @@ from torch_doctor.lint.flow import (
     last_before,
     loops_around,
     origins,
+    parameters,
     place,
     receiver,
 )
 from torch_doctor.lint.found import ERROR, NOTE, finding, fix, insert, replace, source
-from torch_doctor.lint.kinds import TENSOR_MAKERS, kind
+from torch_doctor.lint.kinds import FLUENT, TENSOR_MAKERS, WRAPPERS, kind
 from torch_doctor.lint.words import named
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
@@ -72,22 +73,16 @@ def move_result_dropped(script: Script) -> Iterator[Finding]:
     References:
         https://docs.pytorch.org/docs/stable/generated/torch.Tensor.to.html
     """
-    for statement in script.index.statements[ast.Expr]:
-        value = getattr(statement, "value", None)
-        if isinstance(value, COMPREHENSIONS) and not isinstance(value, ast.DictComp):
-            value = value.elt
-            named = False
-        else:
-            named = True
+    for value, alone in _dropped(script):
         if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
             continue
         target = value.func.value
         if value.func.attr not in PURE or not _no_tensor_argument(value) or not is_tensor(script, target):
             continue
-        if value.func.attr not in MOVES and not named:
+        if value.func.attr not in MOVES and not alone:
             continue
         mend = None
-        if named and dotted(target) and isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)):
+        if alone and dotted(target) and isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)):
             mend = fix(
                 f"assign it to {source(script, target)}",
                 [insert(script, value, script.segment(target) + " = ")],
@@ -101,6 +96,18 @@ def move_result_dropped(script: Script) -> Iterator[Finding]:
             fix=mend,
         )
     yield from _rebound_items(script)
+
+
+def _dropped(script: Script) -> Iterator[tuple[ast.expr, bool]]:
+    """(expression whose value nothing takes, whether it stands for itself and not for each item of something)."""
+    for statement in script.index.statements[ast.Expr]:
+        value = getattr(statement, "value", None)
+        if isinstance(value, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+            yield value.elt, False
+        elif isinstance(value, ast.Tuple):
+            yield from ((e, False) for e in value.elts)
+        elif isinstance(value, ast.expr):
+            yield value, True
 
 
 def _no_tensor_argument(call: ast.Call) -> bool:
@@ -144,15 +151,19 @@ def _is_batch(script: Script, node: ast.AST) -> bool:
     return words.says(words.BATCH, name) and not words.says(words.LOADED, name)
 
 
-def is_tensor(script: Script, node: ast.AST) -> bool:
+def is_tensor(script: Script, node: ast.AST, depth: int = 4) -> bool:
     """Whether an expression is a tensor for certain: made by torch, an item of a loader, moved or computed with."""
+    if depth <= 0:
+        return False
     if kind(script, node) == "tensor":
         return True
     if isinstance(node, ast.Subscript):
         return _is_batch_item(script, node.value)
     if isinstance(node, ast.BinOp):
-        return is_tensor(script, node.left) or is_tensor(script, node.right)
+        return is_tensor(script, node.left, depth - 1) or is_tensor(script, node.right, depth - 1)
     if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in PURE and not is_forward(script, node):
+            return is_tensor(script, node.func.value, depth - 1)
         return is_forward(script, node) and not isinstance(script.index.parent.get(node), ast.Attribute)
     if not isinstance(node, ast.Name):
         return False
@@ -167,6 +178,8 @@ def is_tensor(script: Script, node: ast.AST) -> bool:
         return _tensor_parameter(script, node.id, found.scope)
     if found.value is not None and isinstance(found.value, ast.Subscript):
         return _is_batch_item(script, found.value.value)
+    if found.how == "assign" and isinstance(found.value, ast.Call):
+        return is_tensor(script, found.value, depth - 1)
     return False
 
 
@@ -175,14 +188,7 @@ def _tensor_parameter(script: Script, name: str, scope: Scope) -> bool:
     for argument in [*arguments.args, *arguments.kwonlyargs] if isinstance(arguments, ast.arguments) else []:
         if argument.arg == name and argument.annotation is not None:
             return script.index.resolve(dotted(argument.annotation)) in ("torch.Tensor", "Tensor")
-    if not words.says(words.BATCH, name) or words.tail(name) in (
-        "data",
-        "batch",
-        "sample",
-        "samples",
-        "inputs",
-        "input",
-    ):
+    if not words.says(words.BATCH, name) or words.tail(name) in ("data", "batch", "sample", "samples"):
         return False
     # handed to a model by position, or into a loss: it is what the model computes with
     for call in scope.calls:
@@ -199,9 +205,34 @@ def _is_batch_item(script: Script, node: ast.AST) -> bool:
     if not isinstance(node, ast.Name):
         return False
     found = last_before(script, name, node)
-    if found is None or found.value is None or found.how != "loop":
+    if found is None:
+        return False
+    if found.how == "parameter" and name in ("batch", "inputs", "sample") and not uses(script, *BATCHES_OF_GRAPHS):
+        parent = script.index.parent.get(node)
+        return isinstance(parent, ast.Subscript) and _key_of(script, parent.slice, name)
+    if found.value is None or found.how != "loop":
         return False
     return _item_of_loader(script, found.value, found.position, found.node)
+
+
+#: packages whose batches hold objects that move in place
+BATCHES_OF_GRAPHS = ("torch_geometric", "dgl")
+
+
+def _key_of(script: Script, key: ast.AST, name: str) -> bool:
+    """Whether a subscript is a key of a dict of tensors: a string, or the loop's own over it."""
+    if isinstance(key, ast.Constant):
+        return isinstance(key.value, str)
+    found = last_before(script, key.id, key) if isinstance(key, ast.Name) else None
+    return (
+        found is not None
+        and found.how == "loop"
+        and dotted(found.value or found.node).split("(")[0]
+        in (
+            name,
+            f"{name}.keys",
+        )
+    )
 
 
 def _item_of_loader(script: Script, iterated: ast.expr, position: int, loop: ast.AST) -> bool:
@@ -221,7 +252,7 @@ def _item_of_loader(script: Script, iterated: ast.expr, position: int, loop: ast
             )
     if isinstance(iterated, (ast.Tuple, ast.List)) and iterated.elts:
         return all(is_tensor(script, e) for e in iterated.elts)
-    if words.tail(dotted(iterated)).endswith("loaders"):
+    if dotted(iterated).endswith("loaders"):
         return False
     if kind(script, iterated) == "loader" or words.says(words.LOADED, dotted(iterated)):
         return True
@@ -354,7 +385,7 @@ def batch_not_moved(script: Script) -> Iterator[Finding]:
         )
         if loop is None or loop in seen or not call.args or not is_forward(script, call):
             continue
-        if not _moved(script, call.func, loop):
+        if not _moved(script, call.func, loop) or _moves_its_input(script, call):
             continue
         names = [dotted(a) for a in call.args if isinstance(a, ast.Name)]
         bound = _targets(loop)
@@ -370,6 +401,24 @@ def batch_not_moved(script: Script) -> Iterator[Finding]:
             )
         else:
             yield from _unmoved_target(script, loop, bound, names, seen)
+
+
+def _moves_its_input(script: Script, call: ast.Call) -> bool:
+    """Whether the module's own forward() moves what it is given."""
+    for origin in origins(script, call.func):
+        made = origin.node
+        while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in FLUENT:
+            made = made.func.value
+        owner = class_of(origin.script, made) if isinstance(made, ast.Call) else None
+        forward = owner[1].function("forward") if owner is not None else None
+        if forward is None:
+            continue
+        given = set(parameters(forward))
+        for move in forward.calls:
+            if isinstance(move.func, ast.Attribute) and move.func.attr in ("to", "cuda"):
+                if dotted(move.func.value) in given:
+                    return True
+    return False
 
 
 def _made_on_cpu(script: Script) -> Iterator[Finding]:
@@ -399,15 +448,15 @@ def _maker(script: Script, node: ast.AST) -> ast.Call | None:
         return node
     if not isinstance(node, ast.Name):
         return None
+    found = last_before(script, node.id, node)
     scope = script.index.scope(node)
-    bound = [b for b in scope.bindings.get(node.id, ()) if b.how != "global"]
-    if len(bound) != 1 or bound[0].how != "assign" or not isinstance(bound[0].value, ast.Call):
+    if found is None or found.how != "assign" or not isinstance(found.value, ast.Call) or found.scope is not scope:
         return None
     for use in scope.names.get(node.id, ()):
         parent = script.index.parent.get(use)
         if isinstance(parent, ast.Attribute) and parent.attr in ("to", "cuda", "data", "set_"):
             return None
-    return bound[0].value
+    return found.value
 
 
 def _model_left_behind(script: Script) -> Iterator[Finding]:
@@ -532,7 +581,7 @@ def _plain_loader(node: ast.AST, script: Script) -> bool:
     return True
 
 
-def _moved(script: Script, function: ast.AST, loop: ast.AST) -> bool:
+def _moved(script: Script, function: ast.AST, loop: ast.AST, depth: int = 4) -> bool:
     """Whether the module was moved to a GPU before, here or where this function is called from."""
     name = dotted(function)
     scope = script.index.scope(function)
@@ -546,6 +595,10 @@ def _moved(script: Script, function: ast.AST, loop: ast.AST) -> bool:
                 return True
     for origin in origins(script, function, scope):
         node = origin.node
+        if isinstance(node, ast.Call) and origin.script.index.qual(node) in WRAPPERS and node.args and depth:
+            bare = node.args[0]
+            if isinstance(bare, (ast.Name, ast.Attribute, ast.Call)) and _moved(script, bare, node, depth - 1):
+                return True
         while isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute) and on_gpu(origin.script, node):
                 return kind(origin.script, node.func.value) == "module"
@@ -553,18 +606,19 @@ def _moved(script: Script, function: ast.AST, loop: ast.AST) -> bool:
             if inner is None:
                 break
             node = inner
-    return _moved_by_caller(script, name, scope)
+    return depth > 0 and _moved_by_caller(script, name, scope, depth)
 
 
-def _moved_by_caller(script: Script, name: str, scope: Scope) -> bool:
+def _moved_by_caller(script: Script, name: str, scope: Scope, depth: int) -> bool:
     from torch_doctor.lint.flow import argument_for, call_sites
 
-    sites = call_sites(script, scope)
+    # a function that calls itself passes its model on: only the calls from outside say where it is
+    sites = [s for s in call_sites(script, scope) if script.index.scope(s) is not scope]
     if not sites or not any(b.how == "parameter" for b in scope.bindings.get(name, ())):
         return False
     for site in sites:
         argument = argument_for(scope, site, name)
-        if not isinstance(argument, (ast.Name, ast.Attribute)) or not _moved(script, argument, site):
+        if not isinstance(argument, (ast.Name, ast.Attribute)) or not _moved(script, argument, site, depth - 1):
             return False
     return True
 

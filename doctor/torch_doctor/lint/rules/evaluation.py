@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 
 from torch_doctor.facts.code_index import FUNCTIONS, Scope, dotted
@@ -21,6 +22,7 @@ from torch_doctor.lint.events import (
 )
 from torch_doctor.lint.flow import (
     call_sites,
+    calls_in,
     in_body,
     inside,
     loops_around,
@@ -85,9 +87,11 @@ def evaluation_with_gradients(script: Script) -> Iterator[Finding]:
         evaluates = _evaluates(script, call, scope, block)
         if not evaluates or is_lightning(script, scope) or _is_forward_method(scope) or grad_off(script, call):
             continue
-        if wants_gradient(script, block if block is not scope.node else scope.node) or _for_gradient(script, scope):
+        if evaluates != "phase" and (wants_gradient(script, block) or _for_gradient(script, scope)):
             continue
-        if frozen(script, dotted(call.func)) or _is_unit_test(script, scope):
+        if frozen(script, dotted(call.func)) or _is_unit_test(script, scope) or _is_fallback(script, call):
+            continue
+        if loops and _made_in_loop(script, call, loops[0]):
             continue
         seen.add(block)
         weak = block is scope.node
@@ -100,10 +104,28 @@ def evaluation_with_gradients(script: Script) -> Iterator[Finding]:
         )
 
 
+def _is_fallback(script: Script, call: ast.Call) -> bool:
+    """In the handler of a try that ran the same under no_grad(): it needs the gradient."""
+    around = list(script.index.ancestors(call))
+    for handler, parent in itertools.pairwise(around):
+        if isinstance(handler, ast.ExceptHandler) and isinstance(parent, ast.Try):
+            return any(grad_off(script, c) for s in parent.body for c in calls_in(script, s) if is_forward(script, c))
+    return False
+
+
+def _made_in_loop(script: Script, call: ast.Call, loop: ast.AST) -> bool:
+    """A model that is made anew in each round is tried out, not evaluated over data."""
+    name = dotted(call.func)
+    bound = script.index.scope(call).bindings.get(name, ())
+    return any(b.how == "assign" and in_body(b.node, loop) for b in bound)
+
+
 def _is_unit_test(script: Script, scope: Scope) -> bool:
     """A test of a module compares outputs of a few inputs: the graph costs nothing there."""
-    name = script.path.replace("\\", "/").rsplit("/", 1)[-1]
-    return name.startswith(("test_", "conftest")) and any(s.name.startswith("test") for s in _around(scope))
+    *folders, name = script.path.replace("\\", "/").split("/")
+    if not name.startswith(("test_", "conftest")):
+        return False
+    return bool({"tests", "test"} & set(folders)) or any(s.name.startswith("test") for s in _around(scope))
 
 
 def _around(scope: Scope) -> Iterator[Scope]:
@@ -143,7 +165,9 @@ def wants_gradient_directly(script: Script, scope: Scope) -> bool:
 
 
 def _evaluates(script: Script, call: ast.Call, scope: Scope, block: ast.AST, depth: int = 2) -> str:
-    """ "eval" after .eval(), "name" by the function's name, or ""."""
+    """ "eval" after .eval(), "phase" for the other half of a training loop, "name" by the function's name, or ""."""
+    if _in_unguarded_phase(script, call):
+        return "phase"
     if _after_eval(script, call, scope):
         named = words.says(words.EVALUATION, scope.name) if scope.kind == "function" else False
         return "name" if named and not scope.name.startswith("test_") else "eval"
@@ -158,6 +182,8 @@ def _evaluates(script: Script, call: ast.Call, scope: Scope, block: ast.AST, dep
         )
     ):
         return "name"
+    if _only_ever_evaluates(script, call, scope):
+        return "eval"
     sites = call_sites(script, scope) if depth else []
     if (
         sites
@@ -166,6 +192,43 @@ def _evaluates(script: Script, call: ast.Call, scope: Scope, block: ast.AST, dep
     ):
         return "eval"
     return ""
+
+
+def _in_unguarded_phase(script: Script, call: ast.Call) -> bool:
+    """One loop for training and validation: the mode and backward() depend on the phase, the forward does not."""
+    around = list(script.index.ancestors(call))
+    for loop in loops_around(script, call)[1:2]:
+        for test, trains in _phases(script, loop, call):
+            own = ast.dump(test)
+            same = [p for p in around if isinstance(p, (ast.If, ast.IfExp)) and ast.dump(p.test) == own]
+            backward = [c for c in calls_in(script, loops_around(script, call)[0]) if is_backward(script, c)]
+            if trains and not same and backward and all(_under(script, c, own) for c in backward):
+                return True
+    return False
+
+
+def _phases(script: Script, loop: ast.AST, call: ast.Call) -> Iterator[tuple[ast.expr, bool]]:
+    """(test, True) of ``model.train() if test else model.eval()`` before a call in a loop."""
+    for mode in calls_in(script, loop):
+        if not isinstance(mode.func, ast.Attribute) or mode.func.attr != "eval" or place(mode) >= place(call):
+            continue
+        for item in script.index.ancestors(mode):
+            if item is loop:
+                break
+            if isinstance(item, (ast.If, ast.IfExp)):
+                other = item.body if isinstance(item.body, list) else [item.body]
+                yield item.test, any(_sets_train(script, n) for n in other)
+
+
+def _sets_train(script: Script, node: ast.AST) -> bool:
+    return any(
+        isinstance(c.func, ast.Attribute) and c.func.attr == "train" and inside(c, node)
+        for c in script.index.by_tail.get("train", ())
+    )
+
+
+def _under(script: Script, node: ast.AST, test: str) -> bool:
+    return any(isinstance(p, ast.If) and ast.dump(p.test) == test for p in script.index.ancestors(node))
 
 
 def _over_loader(script: Script, loop: ast.For | ast.AsyncFor) -> bool:
@@ -192,6 +255,22 @@ def _after_eval(script: Script, call: ast.AST, scope: Scope) -> bool:
     return state
 
 
+def _only_ever_evaluates(script: Script, call: ast.Call, scope: Scope) -> bool:
+    """A model of the module that is put in eval mode there, in a file that never trains."""
+    name = dotted(call.func)
+    if (
+        not name
+        or name in scope.bindings
+        or script.index.by_tail.get("backward")
+        or script.index.by_tail.get("train")
+    ):
+        return False
+    return any(
+        script.index.scope(c) is script.index.module and dotted(receiver(c) or c) == name and not c.args
+        for c in script.index.by_tail.get("eval", ())
+    )
+
+
 def _other_branch(script: Script, mode: ast.AST, call: ast.AST) -> bool:
     """Whether eval() is behind a condition that need not hold for the call."""
     for item in script.index.ancestors(mode):
@@ -207,7 +286,10 @@ def _other_branch(script: Script, mode: ast.AST, call: ast.AST) -> bool:
 
 def _is_model(script: Script, call: ast.Call) -> bool:
     value = receiver(call)
-    return value is not None and not call.keywords and kind(script, value) in ("module", "") and len(call.args) <= 1
+    most = 1 if dotted(call.func).endswith(".train") else 0
+    return (
+        value is not None and not call.keywords and kind(script, value) in ("module", "") and len(call.args) <= most
+    )
 
 
 @check("GRD104", "eval-mode-never-undone")
@@ -255,7 +337,11 @@ def eval_mode_never_undone(script: Script) -> Iterator[Finding]:
     References:
         https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.train
     """
-    if not script.index.by_tail.get("eval") or uses(script, "lightning", "pytorch_lightning", "fastai", "ignite"):
+    if (
+        _is_unit_test(script, script.index.module)
+        or not script.index.by_tail.get("eval")
+        or uses(script, "lightning", "pytorch_lightning", "fastai", "ignite")
+    ):
         return
     done: set[ast.AST] = set()
     for function in [script.index.module, *script.index.functions]:

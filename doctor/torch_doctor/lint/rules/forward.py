@@ -10,12 +10,17 @@ from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
 from torch_doctor.lint.events import is_forward, is_module_scope
 from torch_doctor.lint.flow import bindings, calls_in, keyword, origins, place
-from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, source
+from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, is_test_file, source
 from torch_doctor.lint.rules.device import has_default_device, uses_gpu
 from torch_doctor.lint.words import named
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
 
+#: tensor methods that want their tensor argument on the same device
+MEETING = named(
+    "masked_fill masked_fill_ add add_ sub sub_ mul mul_ div div_ matmul mm bmm eq ne lt le gt ge gather scatter "
+    "scatter_ where maximum minimum masked_select"
+)
 MAKERS = named("zeros ones rand randn randint empty full arange linspace eye tensor logspace randperm as_tensor")
 
 
@@ -53,7 +58,7 @@ def tensor_made_on_cpu_in_forward(script: Script) -> Iterator[Finding]:
     """
     if has_default_device(script):
         return
-    gpu = uses_gpu(script)
+    gpu = uses_gpu(script) and not is_test_file(script.path)
     for function in script.index.functions:
         if function.kind != "function" or function.name != "forward" or not is_module_scope(script, function):
             continue
@@ -96,8 +101,10 @@ def meets_tensors(script: Script, call: ast.Call, function: Scope) -> bool:
         if isinstance(parent, ast.Call):
             short = dotted(parent.func).rsplit(".", 1)[-1]
             if node is not parent.func and short != "Variable":
-                return _consumes(script, parent, short)
-            if short in ("to", "cuda", "type_as", "tolist", "item", "numpy", "to_device", "cpu"):
+                verdict = _consumes(script, parent, node)
+                if verdict is not None:
+                    return verdict
+            elif short in ("to", "cuda", "type_as", "tolist", "item", "numpy", "to_device", "cpu"):
                 return False
         elif isinstance(parent, ast.BinOp):
             other = parent.right if parent.left is node else parent.left
@@ -158,11 +165,32 @@ def _is_number(script: Script, node: ast.AST, depth: int = 3) -> bool:
     )
 
 
-def _consumes(script: Script, parent: ast.Call, short: str) -> bool:
+def _consumes(script: Script, parent: ast.Call, node: ast.AST) -> bool | None:
+    """Whether a call computes with its argument and another tensor; None where it only passes it on."""
     name = script.index.qual(parent)
-    if name.startswith("torch."):
-        return short not in ("tensor", "as_tensor", "Generator", "device", "Size", "is_tensor")
-    return is_forward(script, parent)
+    if not name.startswith("torch."):
+        if isinstance(parent.func, ast.Attribute) and parent.func.attr in MEETING:
+            return not any(
+                isinstance(o.node, ast.Call) and is_cpu_maker(o.script, o.node)
+                for o in origins(script, parent.func.value)
+            )
+        return is_forward(script, parent)
+    if name.rsplit(".", 1)[-1] in ("tensor", "as_tensor", "Generator", "device", "Size", "is_tensor"):
+        return False
+    others: list[ast.expr] = []
+    for argument in [
+        *parent.args,
+        *(k.value for k in parent.keywords if k.arg in ("other", "target", "mask", "tensors")),
+    ]:
+        parts = argument.elts if isinstance(argument, (ast.List, ast.Tuple)) else [argument]
+        others += parts
+    held = set(ast.walk(node)) if not isinstance(node, (ast.List, ast.Tuple)) else _made_in(script, node)
+    return True if any(o not in held and not _is_number(script, o) for o in others) else None
+
+
+def _made_in(script: Script, node: ast.List | ast.Tuple) -> set[ast.AST]:
+    """The elements of a list that are made on the CPU themselves."""
+    return {e for e in node.elts if isinstance(e, ast.Call) and is_cpu_maker(script, e)}
 
 
 def _name_meets_tensors(script: Script, name: str, function: Scope, at: ast.AST) -> bool:
@@ -180,11 +208,12 @@ def _name_meets_tensors(script: Script, name: str, function: Scope, at: ast.AST)
                     return False
             elif isinstance(parent, ast.Call):
                 if node is not parent.func:
-                    short = dotted(parent.func).rsplit(".", 1)[-1]
-                    if not _consumes(script, parent, short):
+                    verdict = _consumes(script, parent, node)
+                    if verdict is False:
                         return False
-                    meets = True
-                    break
+                    if verdict:
+                        meets = True
+                        break
             elif isinstance(parent, ast.BinOp):
                 if not _is_number(script, parent.right if parent.left is node else parent.left):
                     meets = True
@@ -315,7 +344,11 @@ def dropout_ignores_eval(script: Script) -> Iterator[Finding]:
                 or any(k.arg is None for k in call.keywords)
             ):
                 continue
-            if is_module_scope(script, scope) and not _in_training_only(script, call):
+            # Tacotron 2 drops in its prenet when it speaks, too: https://arxiv.org/abs/1712.05884, section 2.2
+            prenet = "prenet" in script.segment(call).lower() or (
+                scope.owner and "prenet" in scope.owner.name.lower()
+            )
+            if is_module_scope(script, scope) and not prenet and not _in_training_only(script, call):
                 yield finding(
                     script,
                     call,

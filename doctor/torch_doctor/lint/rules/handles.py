@@ -110,6 +110,8 @@ def handle_opened_before_workers(script: Script) -> Iterator[Finding]:
                 continue
             if not _used_for_items(item.scope, attribute) and name not in LOCKS:
                 continue
+            if _dropped_for_pickle(item, attribute):
+                continue
             if name in LOCKS and not _spawned(item):
                 continue
             seen.add(attribute)
@@ -202,9 +204,11 @@ def _handles(script: Script, value: ast.expr, scope: Scope, depth: int = 5) -> I
                 if not _in_memory(origin.script, found):
                     yield found, origin.script
                 continue
-            if name.rsplit(".", 1)[-1] == "begin" and isinstance(found.func, ast.Attribute):
+            if name.rsplit(".", 1)[-1] in ("begin", "cursor", "makefile") and isinstance(found.func, ast.Attribute):
                 yield from _handles(origin.script, found.func.value, origin.scope, depth - 1)
                 continue
+            if name.startswith("zarr.") and found.args:
+                yield from _handles(origin.script, found.args[0], origin.scope, depth - 1)
             target = called(origin.script, found)
             for item in target[1].returns if target is not None else ():
                 if isinstance(item.value, ast.Call) and target is not None:
@@ -257,9 +261,34 @@ def _reopened(script: Script, owner: Scope, attribute: str) -> bool:
         if child in helpers and not _called_for_items(script, owner, child):
             continue
         for item in child.bindings.get(attribute, ()):
-            if isinstance(item.value, ast.Call) and child.name not in ("__setstate__",):
+            if (
+                isinstance(item.value, ast.Call)
+                and child.name not in ("__setstate__",)
+                and not _only_where_none(script, item.node, attribute)
+            ):
                 return True
     return False
+
+
+def _only_where_none(script: Script, node: ast.AST, attribute: str) -> bool:
+    """``if self.file is None:`` around an opening: never true where __init__ has opened it."""
+    for parent in script.index.ancestors(node):
+        if (
+            isinstance(parent, ast.If)
+            and not any(w in ast.dump(parent.test).lower() for w in ("pid", "worker"))
+            and any(dotted(n) == attribute for n in ast.walk(parent.test) if isinstance(n, ast.Attribute))
+        ):
+            return True
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+    return False
+
+
+def _dropped_for_pickle(item: DatasetClass, attribute: str) -> bool:
+    """A spawned worker gets what __getstate__ gives: one that names the attribute leaves it out."""
+    drops = item.scope.function("__getstate__")
+    spawned = item.loader is not None and item.loader.start_method in SPAWNING
+    return drops is not None and spawned and f"'{attribute.removeprefix('self.')}'" in ast.dump(drops.node)
 
 
 def _called_for_items(script: Script, owner: Scope, helper: Scope) -> bool:
@@ -280,8 +309,23 @@ def _used_for_items(owner: Scope, attribute: str) -> bool:
     for name, items in start.bindings.items() if start is not None else ():
         if name.startswith("self.") and name != attribute and _read_by_items(owner, name):
             for item in items:
-                if isinstance(item.value, ast.Call) and any(dotted(a) == attribute for a in item.value.args):
+                if item.value is not None and _made_of(item.value, attribute):
                     return True
+    return False
+
+
+def _made_of(value: ast.AST, attribute: str) -> bool:
+    """self.reader = Reader(self.file), self.rows = self.file["x"], self.rows = self.file.root.x; no copy of the data."""
+    if isinstance(value, ast.Call):
+        return any(dotted(a) == attribute for a in value.args)
+    while isinstance(value, (ast.Attribute, ast.Subscript)):
+        if isinstance(value, ast.Subscript) and (
+            isinstance(value.slice, (ast.Slice, ast.Tuple)) or _is_ellipsis(value.slice)
+        ):
+            return False
+        value = value.value
+        if dotted(value) == attribute:
+            return True
     return False
 
 

@@ -351,7 +351,7 @@ def last_activation(script: Script, node: ast.AST, depth: int) -> tuple[str, ast
 def _of_call(script: Script, node: ast.Call, depth: int) -> tuple[str, ast.AST]:
     name = script.index.qual(node)
     short = name.rsplit(".", 1)[-1]
-    if name.startswith("torch."):
+    if name.startswith("torch.") and "(" not in name:
         if short in SOFTMAX | LOG_SOFTMAX | SIGMOID:
             return short, node
         if name in ("torch.log",) and node.args:
@@ -388,6 +388,9 @@ def _of_layer(script: Script, made: ast.AST, name: str, depth: int) -> tuple[str
         return "", made
     if short == "Sequential" and isinstance(made, ast.Call) and made.args and not has_star(made):
         last = made.args[-1]
+        if isinstance(last, ast.Call) and dotted(last.func).endswith("OrderedDict") and last.args:
+            pairs = last.args[0].elts if isinstance(last.args[0], (ast.List, ast.Tuple)) else []
+            last = pairs[-1].elts[-1] if pairs and isinstance(pairs[-1], ast.Tuple) and pairs[-1].elts else last
         if isinstance(last, ast.Call):
             return _of_layer(script, last, script.index.qual(last), depth - 1)
     return "", made

@@ -86,7 +86,6 @@ def _registers(owner: Scope) -> bool:
                 "setattr",
                 "self.__setattr__",
                 "self.register_parameter",
-                "self.register_buffer",
             ):
                 return True
     return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from torch_doctor.facts.code_index import dotted
+from torch_doctor.facts.code_index import Scope, dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
 from torch_doctor.lint.events import (
@@ -80,8 +80,9 @@ def gradients_never_cleared(script: Script) -> Iterator[Finding]:
         loop = _training_loop(script, call)
         if loop is None or loop in seen:
             continue
-        own = script.index.scope(call).node
-        if not inside(loop, own) and zeroes(script, own):
+        scope = script.index.scope(call)
+        own = scope.node
+        if scope.kind != "module" and not inside(loop, own) and zeroes(script, own):
             continue
         if not zeroes(script, loop) and not _may_clear(script, loop, call) and not _made_within(script, loop):
             seen.add(loop)
@@ -109,12 +110,36 @@ def _training_loop(script: Script, call: ast.Call) -> ast.AST | None:
     scope = script.index.scope(call)
     if is_lightning(script, scope) and scope.name == "training_step":
         return scope.node if any(is_step(script, c) for c in scope.calls) else None
+    if uses(script, "ignite") and _is_process_function(script, scope):
+        return scope.node if any(is_step(script, c) for c in scope.calls) else None
     for loop in repeated_in(script, call):
-        if any(
+        if _updates_by_hand(script, loop) or any(
             is_step(where, c) and not _closed_elsewhere(c, loop, where, script) for where, c in reached(script, loop)
         ):
             return loop
     return None
+
+
+def _is_process_function(script: Script, scope: Scope) -> bool:
+    """A function that is handed to ignite's Engine, which calls it for each batch."""
+    return any(
+        isinstance(a, ast.Name) and a.id == scope.name for c in script.index.by_tail.get("Engine", ()) for a in c.args
+    )
+
+
+def _updates_by_hand(script: Script, loop: ast.AST) -> bool:
+    """``w -= lr * w.grad`` or ``p.data.add_(p.grad, alpha=-lr)`` in a loop: a step without an optimizer."""
+    for attribute in script.index.attributes.get("grad", ()):
+        if not isinstance(attribute.ctx, ast.Load) or not inside(attribute, loop):
+            continue
+        for parent in script.index.ancestors(attribute):
+            if isinstance(parent, ast.AugAssign) and isinstance(parent.op, ast.Sub):
+                return True
+            if isinstance(parent, ast.Call) and dotted(parent.func).endswith((".add_", ".sub_", ".addcmul_")):
+                return True
+            if isinstance(parent, ast.stmt):
+                break
+    return False
 
 
 def _closed_elsewhere(call: ast.Call, loop: Loop, where: Script, script: Script) -> bool:
@@ -394,7 +419,8 @@ def step_missing(script: Script) -> Iterator[Finding]:
         uses_of = [n for s in scope.walk() for n in s.names.get(target.id, ()) if isinstance(n.ctx, ast.Load)]
         known = all(_is_method_use(script, n) for n in uses_of)
         bodies = [c for c in calls_in(script, loops[0]) if is_backward(script, c)]
-        if not known or not bodies or any(b.keywords or b.args for b in bodies):
+        reads = any(inside(a, loops[0]) for a in script.index.attributes.get("grad", ()))
+        if reads or not known or not bodies or any(b.keywords or b.args for b in bodies):
             continue
         if (
             not any(dotted(c.func) == f"{target.id}.step" for s in scope.walk() for c in s.calls)

@@ -133,6 +133,10 @@ def _assigned(script: Script, node: ast.Assign) -> Iterator[tuple[str, ast.expr,
     name = dotted(target)
     if not name:
         return
+    if isinstance(value, ast.IfExp):
+        # avg = loss if avg is None else 0.9 * avg + 0.1 * loss
+        sums = [v for v in (value.body, value.orelse) if isinstance(v, ast.BinOp) and mentions(script, v, name)]
+        value = sums[0] if sums else value
     if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):
         left, right = value.left, value.right
         if _same(left, target):
@@ -153,6 +157,9 @@ def _assigned(script: Script, node: ast.Assign) -> Iterator[tuple[str, ast.expr,
 
 
 def _same(left: ast.AST, right: ast.AST) -> bool:
+    places = (ast.Name, ast.Attribute, ast.Subscript)
+    if not isinstance(left, places) or not isinstance(right, places):
+        return False
     return ast.dump(left).replace("Store()", "Load()") == ast.dump(right).replace("Store()", "Load()")
 
 

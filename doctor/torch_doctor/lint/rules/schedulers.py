@@ -282,6 +282,8 @@ def _per_batch(script: Script, item: Stepped) -> str:
 def _decays_by_epoch(item: Stepped) -> bool:
     """``lambda epoch: 0.95 ** epoch``: the parameter's name and a power of a constant say what is counted."""
     function = _argument(item.made, "lr_lambda", 1)
+    found = [o.node for o in origins(item.where, function)] if function is not None else []
+    function = found[0] if len(found) == 1 else function
     if (
         not isinstance(function, ast.Lambda)
         or len(function.args.args) != 1
@@ -289,8 +291,18 @@ def _decays_by_epoch(item: Stepped) -> bool:
     ):
         return False
     body = function.body
+    own = function.args.args[0].arg
+    if any(_counted_by(item.where, n, 3) == "epochs" for n in _others(body, own)) and not any(
+        _counted_by(item.where, n, 3) == "batches" for n in _others(body, own)
+    ):
+        return True
     base = body.left if isinstance(body, ast.BinOp) and isinstance(body.op, ast.Pow) else body
     return isinstance(base, ast.Constant) and isinstance(base.value, float) and base.value < 0.99
+
+
+def _others(body: ast.AST, own: str) -> list[ast.AST]:
+    """The names in a lambda's body, its own parameter aside."""
+    return [n for n in ast.walk(body) if isinstance(n, (ast.Name, ast.Attribute)) and dotted(n) != own]
 
 
 def _conditional(script: Script, item: Stepped) -> bool:

@@ -7,7 +7,17 @@ from collections.abc import Iterator
 
 from torch_doctor.facts.code_index import Binding, Scope, dotted
 from torch_doctor.facts.script import Script
-from torch_doctor.lint.flow import Loop, constant, keyword, loops_around, origins, reached
+from torch_doctor.lint.flow import (
+    Loop,
+    argument_for,
+    call_sites,
+    constant,
+    has_star,
+    keyword,
+    loops_around,
+    origins,
+    reached,
+)
 from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, source
 from torch_doctor.lint.kinds import is_iterable_dataset, kind
 from torch_doctor.lint.loaders import SPAWNING, Loader, dataset_classes, loaders, start_method
@@ -129,8 +139,10 @@ def _of_dataset(script: Script, call: ast.Call) -> str | None:
     owner = script.index.classes.get(name)
     if owner is not None and owner.parent is not None and owner.parent.kind == "function":
         return f"{name}, a class defined within {owner.parent.name}(),"
-    for part in [*call.args, *(k.value for k in call.keywords)]:
-        for item in ast.walk(part):
+    parts: list[ast.AST] = [*call.args, *(k.value for k in call.keywords)]
+    parts += [o.node for p in parts if isinstance(p, ast.Name) for o in origins(script, p) if o.script is script]
+    for part in parts:
+        for item in ast.walk(part) if not isinstance(part, ast.arg) else ():
             if isinstance(item, ast.Lambda) and _is_kept(script, item):
                 return f"the lambda in {name}(...)"
     return None
@@ -287,6 +299,7 @@ def cuda_in_worker(script: Script) -> Iterator[Finding]:
         function = _function(script, value)
         if function is not None:
             places.append((function, True))
+    yield from _cuda_kept(script)
     seen: set[ast.AST] = set()
     for scope, sure in places:
         for where, call in reached(script, scope.node, 2):
@@ -299,6 +312,27 @@ def cuda_in_worker(script: Script) -> Iterator[Finding]:
                     f"{source(script, call)} runs in a worker: CUDA cannot be initialised in a forked process",
                     "Return CPU tensors, set pin_memory=True, move the batch in the training loop",
                 )
+
+
+def _cuda_kept(script: Script) -> Iterator[Finding]:
+    """A CUDA tensor that __init__ keeps and __getitem__ reads."""
+    for item in dataset_classes(script):
+        start, reader = item.scope.function("__init__"), item.scope.function("__getitem__")
+        if item.workers != "some" or start is None or reader is None:
+            continue
+        for name, bound in start.bindings.items():
+            for binding in bound if name.startswith("self.") else ():
+                value = binding.value
+                if not isinstance(value, ast.Call) or not _uses_cuda(script, value):
+                    continue
+                if any(dotted(n) == name for n in ast.walk(reader.node) if isinstance(n, ast.Attribute)):
+                    yield finding(
+                        script,
+                        value,
+                        ERROR,
+                        f"{name} is a CUDA tensor and the workers read it: a forked process cannot use CUDA",
+                        "Keep it on the CPU and move the batch in the training loop",
+                    )
 
 
 def _function(script: Script, value: ast.expr) -> Scope | None:
@@ -376,30 +410,40 @@ def python_objects_times_workers(script: Script) -> Iterator[Finding]:
         if item.workers != "some" or start is None:
             continue
         workers = item.loader.workers if item.loader is not None else None
-        for name, bound in start.bindings.items():
-            if not name.startswith("self."):
-                continue
-            for binding in bound:
-                size = (
-                    _items(script, binding.value, 3) if binding.value is not None and binding.how == "assign" else 0
+        for name, node, size in _containers(script, start):
+            if size >= MANY_ITEMS:
+                many = f"{workers} workers" if workers else "each worker"
+                yield finding(
+                    script,
+                    node,
+                    WARNING if (workers or 0) * size >= 50 * MANY_ITEMS else NOTE,
+                    f"{name} holds {size} Python objects and is read by {many}: each copies them in time",
+                    "Hold them in a NumPy array, a tensor or Arrow",
+                    evidence={"items": size, "workers": workers},
                 )
-                if size >= MANY_ITEMS:
-                    many = f"{workers} workers" if workers else "each worker"
-                    yield finding(
-                        script,
-                        binding.value or start.node,
-                        WARNING if (workers or 0) * size >= 50 * MANY_ITEMS else NOTE,
-                        f"{name} holds {size} Python objects and is read by {many}: each copies them in time",
-                        "Hold them in a NumPy array, a tensor or Arrow",
-                        evidence={"items": size, "workers": workers},
-                    )
+
+
+def _containers(script: Script, start: Scope) -> Iterator[tuple[str, ast.AST, int]]:
+    """(attribute, where it is filled, objects in it) of what __init__ keeps: built at once, or appended in a loop."""
+    for name, bound in start.bindings.items():
+        for binding in bound if name.startswith("self.") else ():
+            if binding.value is not None and binding.how == "assign":
+                yield name, binding.value, _items(script, binding.value, 3)
+    for call in start.calls:
+        name = dotted(call.func)
+        around = loops_around(script, call)
+        if name.startswith("self.") and name.endswith(".append") and around:
+            total = 1
+            for loop in around:
+                total *= _length(script, loop.iter) if isinstance(loop, ast.For) else 0
+            yield name.removesuffix(".append"), call, total
 
 
 def _items(script: Script, value: ast.AST | None, depth: int) -> int:
     """The number of objects that a container expression makes, at least; 0 where it is not known."""
     if value is None or depth == 0:
         return 0
-    if isinstance(value, (ast.ListComp, ast.DictComp, ast.SetComp)):
+    if isinstance(value, (ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)):
         total = 1
         for generator in value.generators:
             if generator.ifs:
@@ -420,6 +464,21 @@ def _items(script: Script, value: ast.AST | None, depth: int) -> int:
     return 0
 
 
+def _default(script: Script, name: ast.Name) -> ast.expr | None:
+    """The default of a parameter that no call in the file gives another value."""
+    scope = script.index.scope(name)
+    arguments = getattr(scope.node, "args", None)
+    if not isinstance(arguments, ast.arguments) or len(scope.bindings.get(name.id, ())) != 1:
+        return None
+    plain = [*arguments.posonlyargs, *arguments.args]
+    pairs = dict(zip([a.arg for a in plain][::-1], arguments.defaults[::-1], strict=False))
+    pairs |= {a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None}
+    sites = call_sites(script, scope)
+    if any(has_star(s) or argument_for(scope, s, name.id) is not None for s in sites):
+        return None
+    return pairs.get(name.id)
+
+
 def _length(script: Script, node: ast.AST) -> int:
     if isinstance(node, ast.Call) and dotted(node.func) in ("range", "enumerate", "trange"):
         if dotted(node.func) == "enumerate":
@@ -432,6 +491,8 @@ def _length(script: Script, node: ast.AST) -> int:
 
 def _number(script: Script, node: ast.AST) -> float | None:
     value = constant(script, node)
+    if value is None and isinstance(node, ast.Name):
+        value = constant(script, _default(script, node))
     if isinstance(value, (int, float)):
         return value
     if isinstance(node, ast.Call) and dotted(node.func) == "int" and node.args:

@@ -56,10 +56,13 @@ def look(limit_s: float) -> dict[str, Any]:
     include = sysconfig.get_path("include") or ""
     headers = os.path.exists(os.path.join(include, "Python.h"))
     torch = torch_build()
+    is_gpu_build = torch["cuda"] is not None or torch["hip"] is not None
     with ThreadPoolExecutor(2) as pool:
-        c = pool.submit(compiler, "CC", ("gcc", "clang"), include if headers else None, [], limit_s)
+        headers_in = include if headers else None
+        # only triton compiles C: for a build without a GPU it is enough to know where the compiler is
+        c = pool.submit(compiler, "CC", ("gcc", "clang"), headers_in, [], limit_s if is_gpu_build else 0)
         flags = [f"-std={cxx_standard(torch['torch_version'] or '')}", "-fopenmp"]
-        cxx = pool.submit(compiler, "CXX", ("g++",), include if headers else None, flags, limit_s)
+        cxx = pool.submit(compiler, "CXX", ("g++",), headers_in, flags, limit_s)
         return {
             "python": sys.executable,
             "python_version": f"{sys.version_info[0]}.{sys.version_info[1]}",
@@ -111,13 +114,16 @@ def cxx_standard(torch_version: str) -> str:
 def compiler(
     variable: str, names: tuple[str, ...], include: str | None, flags: list[str], limit_s: float
 ) -> dict[str, str]:
-    """The compiler that ``variable`` or the default names lead to, and whether it compiles a small program."""
+    """The compiler that ``variable`` or the default names lead to, and whether it compiles a small program.
+
+    It is not tried where ``limit_s`` is 0.
+    """
     chosen = os.environ.get(variable, "")
     wanted = chosen or " or ".join(names)
     program = chosen.split()[:1] or [n for n in names if shutil.which(n)][:1]
     path = shutil.which(program[0]) if program else None
     found = {"wanted": wanted, "path": path or "", "variable": variable if chosen else "", "error": ""}
-    if path:
+    if path and limit_s:
         rest = chosen.split()[1:] if chosen else []
         found["error"] = try_compiler([path, *rest], include, flags, variable == "CXX", limit_s)
     return found

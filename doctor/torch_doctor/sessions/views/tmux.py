@@ -32,8 +32,9 @@ class Tmux:
         result = subprocess.run(
             [*server.command, "attach-session", "-t", target], env=server.environment, check=False
         )
-        # 1: the window closed before the client was there, or the server was killed; the caller looks at the run
-        return "" if result.returncode in (0, 1) else f"tmux ended with status {result.returncode}"
+        # 1: the window closed before the client was there, or the server was killed; below 0: the client itself
+        # was. The caller looks at the run
+        return "" if result.returncode <= 1 else f"tmux ended with status {result.returncode}"
 
 
 class _Server:
