@@ -89,7 +89,7 @@ STEMS = tuple(
         "unknown terminal", "requires reset", "low on resource", "new process", "no server", "were found",
         "no screen",
         "never reach", "python ", "python3", "truncated", "hangup", "memory",
-        "only ", "reset ", "exceed",
+        "only ", "reset ", "exceed", "badzip",
     )
 )  # fmt: skip
 #: a figure that is none: a stem only where the word ends

@@ -86,6 +86,13 @@ register(
                 "cannot execute",
                 source="gcc 9 to 14",
             ),
+            Signature(
+                "cannot execute ",
+                "gcc: fatal error: cannot execute 'cc1plus': execvp: No such file or directory",
+                "cc1plus started",
+                r"cannot execute ['‘]?cc1(?:plus)?['’]?: ",
+                source="gcc 9 to 15: the C++ part of the compiler is not installed",
+            ),
         ),
         explains=("CMP22",),
         references="https://github.com/triton-lang/triton",
@@ -128,6 +135,84 @@ register(
             ),
         ),
         explains=("CMP22",),
+    ),
+    Cause(
+        "CMP232",
+        "openmp-missing-for-build",
+        "The compiler has no OpenMP, which inductor's CPU code needs.",
+        "omp.h and libgomp belong to gcc; clang needs libomp.",
+        "inductor's CPU code needs OpenMP, and {what} is missing",
+        Remediation(
+            "Install gcc with its OpenMP, or libomp for clang",
+            (
+                "apt-get install -y g++ libgomp1",
+                "apt-get install -y libomp-dev  # clang",
+            ),
+        ),
+        (
+            Signature(
+                "omp.h",
+                "/tmp/torchinductor_u/x/cabc.h:12:10: fatal error: omp.h: No such file or directory",
+                "#include <omp.h>",
+                r"fatal error: '?(?P<what>omp\.h)'?(?:: No such file| file not found)",
+                source="gcc 9 to 15, clang 14 to 20",
+            ),
+            Signature(
+                ("-lgomp", "-lomp"),
+                "/usr/bin/ld: cannot find -lgomp: No such file or directory",
+                "ld -lgomp",
+                r"cannot find (?P<what>-lg?omp)\b",
+                source="GNU ld",
+            ),
+        ),
+        explains=("CMP202", "CMP22", "CMP215"),
+    ),
+    Cause(
+        "CMP233",
+        "ninja-missing",
+        "ninja is not installed, which builds torch's C++ extensions.",
+        "torch.utils.cpp_extension calls it.",
+        "ninja is not installed: torch.utils.cpp_extension needs it to build extensions",
+        Remediation(
+            "Install it",
+            (
+                "pip install ninja",
+                "apt-get install -y ninja-build",
+            ),
+        ),
+        (
+            Signature(
+                "Ninja is required to load C++ extensions",
+                "RuntimeError: Ninja is required to load C++ extensions (pip install ninja to get it)",
+                "Ninja is required",
+                source="torch 1.0 to 2.15, torch/utils/cpp_extension.py",
+            ),
+        ),
+        explains=("CMP22",),
+    ),
+    Cause(
+        "CMP234",
+        "extension-build-left-unfinished",
+        "A C++ extension's cache has no built library: the build failed or was cut.",
+        "The first error is above, in the build's own output; a later run finds the folder and no library. A lock file that is left makes it wait for ever.",
+        "the built extension {path} is missing in the cache: its build failed earlier, or was interrupted",
+        Remediation(
+            "Remove the folder and build again with the output shown",
+            (
+                "rm -rf ~/.cache/torch_extensions",
+                "MAX_JOBS=4 python train.py  # build one extension at a time",
+            ),
+        ),
+        (
+            Signature(
+                "torch_extensions",
+                "ImportError: /root/.cache/torch_extensions/py310_cu121/fused_adam/fused_adam.so: cannot open shared object file: No such file or directory",
+                "torch_extensions built",
+                r"(?P<path>\S*torch_extensions\S*\.so): cannot open shared object file",
+                source="torch 1.8 to 2.15",
+            ),
+        ),
+        explains=("PKG204",),
     ),
     Cause(
         "CMP203",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import DEGRADED, Cause, Signature, register
+from torch_doctor.diagnose.cause import DEGRADED, VAGUE, Cause, Signature, register
 from torch_doctor.model import Remediation
 
 register(
@@ -121,6 +121,31 @@ register(
                 source="Docker 1.13 to 29",
             ),
         ),
+    ),
+    Cause(
+        "SES257",
+        "container-not-running",
+        "The container has ended, so that nothing can be executed in it.",
+        "docker exec needs a running container; its main process has ended.",
+        "the container {name} is not running: its main process has ended",
+        Remediation(
+            "See how it ended, and start it again",
+            (
+                "docker ps -a --filter id=CONTAINER",
+                "docker logs --tail 50 CONTAINER",
+                "docker inspect -f '{{.State.ExitCode}} {{.State.OOMKilled}}' CONTAINER",
+            ),
+        ),
+        (
+            Signature(
+                "is not running",
+                "Error response from daemon: Container 4f5a is not running",
+                "the container is running",
+                r"[Cc]ontainer (?P<name>\S+) is not running",
+                source="Docker 1.10 to 29",
+            ),
+        ),
+        kind=VAGUE,
     ),
     Cause(
         "SES256",

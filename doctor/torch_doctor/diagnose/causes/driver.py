@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import DEGRADED, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import DEGRADED, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
 
@@ -395,6 +395,86 @@ register(
         explains=("GPU2",),
     ),
     Cause(
+        "GPU253",
+        "ptx-newer-than-driver",
+        "The driver is too old for the PTX in the program.",
+        "Code for a GPU that the wheel has no kernels for is compiled from PTX by the driver; a PTX of a newer CUDA than the driver knows is refused.",
+        "the driver cannot compile the program's PTX: it was made by a newer CUDA than the driver supports",
+        Remediation(
+            "Update the NVIDIA driver of the host, or use a build for an older CUDA",
+            (
+                "nvidia-smi",
+                'python -c "import torch; print(torch.version.cuda, torch.cuda.get_arch_list())"',
+            ),
+        ),
+        (
+            Signature(
+                "the provided PTX was compiled with an unsupported toolchain",
+                "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.",
+                "PTX was compiled",
+                source="CUDA 10 to 13, error 222",
+            ),
+        ),
+        explains=("GPU206",),
+    ),
+    Cause(
+        "GPU254",
+        "nvidia-smi-not-in-container",
+        "nvidia-smi is not there: the container was started without the NVIDIA runtime.",
+        "The runtime mounts nvidia-smi from the host; without --gpus, or without the utility capability, it is missing. On a host it comes with the driver.",
+        "nvidia-smi is not there: the container was started without --gpus, or without the utility capability; on a host the driver is not installed",
+        Remediation(
+            "Start the container with GPUs and the utility capability",
+            (
+                "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
+                "ls -l /dev/nvidia*",
+            ),
+        ),
+        (
+            Signature(
+                "nvidia-smi",
+                "/bin/sh: 1: nvidia-smi: not found",
+                "nvidia-smi -L",
+                r"nvidia-smi: (?:command )?not found|\"nvidia-smi\": executable file not found",
+                source="sh, bash, runc",
+            ),
+        ),
+        kind=VAGUE,
+        explains=("SES254",),
+    ),
+    Cause(
+        "GPU255",
+        "no-gpu-to-schedule",
+        "No node has the GPUs that the pod or job asks for.",
+        "All are taken, the request is larger than a node, a taint keeps the pod off, or the device plugin does not run.",
+        "no node has the GPUs that are asked for ({what})",
+        Remediation(
+            "See what the nodes have and what holds it; look at taints and the device plugin",
+            (
+                "kubectl describe nodes | grep -A8 -E 'Allocated|nvidia.com/gpu'",
+                "kubectl get pods -A -o wide | grep -v Completed",
+                "kubectl -n kube-system get pods | grep nvidia",
+                "sinfo -o '%N %G %t'",
+            ),
+        ),
+        (
+            Signature(
+                "nsufficient nvidia.com/",
+                "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
+                "nvidia.com/gpu: 1",
+                r"(?P<what>(?:\d+ )?Insufficient nvidia\.com/[\w.-]+)",
+                source="Kubernetes scheduler",
+            ),
+            Signature(
+                "Requested node configuration is not available",
+                "sbatch: error: Batch job submission failed: Requested node configuration is not available",
+                "node configuration",
+                r"(?P<what>Requested node configuration is not available)",
+                source="Slurm",
+            ),
+        ),
+    ),
+    Cause(
         "GPU215",
         "no-driver-on-host",
         "The container toolkit found no NVIDIA driver on the host.",
@@ -436,6 +516,12 @@ register(
                 "access blocked",
                 r"(?P<what>GPU access blocked by the operating system)",
                 source="NVML under WSL 2",
+            ),
+            Signature(
+                "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
+                "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
+                "NVIDIA-SMI 535",
+                source="nvidia-smi 390 to 590",
             ),
         ),
         explains=("PKG2", "GPU2"),

@@ -56,17 +56,18 @@ register(
                 source="CUDA 9 to 13",
             ),
             Signature(
-                "the provided PTX was compiled with an unsupported toolchain",
-                "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.",
-                "PTX was compiled",
-                source="CUDA 11 to 13",
-            ),
-            Signature(
                 "not compiled with -gencode for this architecture",
                 "FATAL: kernel `fmha_cutlassF` is for sm80-sm100, but was built for sm37 (not compiled with "
                 "-gencode for this architecture)",
                 "compiled",
                 source="xformers",
+            ),
+            Signature(
+                ("device kernel image is invalid", "invalid device function"),
+                "RuntimeError: CUDA error: device kernel image is invalid",
+                "kernel image loaded",
+                r"(?:CUDA|HIP) error: (?:device kernel image is invalid|invalid device function)",
+                source="CUDA 9 to 13, ROCm 5 to 7",
             ),
         ),
         explains=("GPU2", "CMP2"),
@@ -140,12 +141,6 @@ register(
                 "torch.cuda.is_available() is True",
                 r"torch\.cuda\.is_available\(\) (?:is|returned) False(?!\. If you are running on a CPU-only machine)",
                 source="torch 1.0 to 2.15",
-            ),
-            Signature(
-                "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
-                "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
-                "NVIDIA-SMI 535",
-                source="nvidia-smi 390 to 590",
             ),
         ),
     ),

@@ -161,6 +161,20 @@ def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict
     )
     if in_validation(seen):
         return with_message(verdict, _IN_VALIDATION, _NO_GRAD, **evidence)
+    if seen.near(r"torch/serialization\.py|safetensors/torch\.py", 12, 0):
+        return with_message(
+            verdict,
+            f"GPU memory ran out while a checkpoint was loaded onto the GPU ({place}): its tensors come beside those "
+            "of the model",
+            Remediation(
+                "Load to the CPU, copy into the model, and drop the checkpoint",
+                (
+                    "state = torch.load(path, map_location='cpu', mmap=True)",
+                    "model.load_state_dict(state); del state",
+                ),
+            ),
+            **evidence,
+        )
     growth = rising(seen.log, seen.index, r"(?:alloc\w*|mem\w*|reserved|gpu_mem)\D{0,12}([\d.]+) ?([GM]i?B|G|M)?\b")
     steps = rising(seen.log, seen.index, r"\b(?:step|iter|it|epoch)\b\W{0,3}(\d+)")
     if growth or _late(figures):
@@ -331,6 +345,12 @@ register(
                 "CUDA_ERROR_OUT_OF_MEMORY: out of memory",
                 "CUDA_ERROR_UNKNOWN",
                 source="CUDA driver API",
+            ),
+            Signature(
+                "CUDA driver error: out of memory",
+                "RuntimeError: CUDA driver error: out of memory",
+                "CUDA driver error: invalid argument",
+                source="torch 2.1 to 2.15, expandable segments",
             ),
         ),
         explains=("DST",),

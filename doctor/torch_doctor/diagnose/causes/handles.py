@@ -207,6 +207,70 @@ register(
         ),
     ),
     Cause(
+        "HDF239",
+        "database-file-not-writable",
+        "SQLite or LMDB cannot write to its file, its folder or its lock file.",
+        "LMDB writes to its lock file even when it only reads; SQLite needs to write to the folder for its journal. A read-only mount or another owner refuses both.",
+        "the database cannot write to its file, folder or lock file ({what}): a read-only mount, or another owner",
+        Remediation(
+            "For data that is only read, open it read-only without locks; else give this user the folder",
+            (
+                "lmdb.open(path, readonly=True, lock=False)",
+                "sqlite3.connect(f'file:{path}?mode=ro&immutable=1', uri=True)",
+                "ls -ld FOLDER FOLDER/*; id; findmnt -T FOLDER -o OPTIONS",
+            ),
+        ),
+        (
+            Signature(
+                "lmdb.",
+                "lmdb.LockError: /data/train.lmdb: Permission denied",
+                "lmdb.Error: /data/train.lmdb: No such file or directory",
+                r"lmdb\.\w*Error: (?P<what>[^\n]*(?:Permission denied|Read-only file system))",
+                source="lmdb 0.9x to 1.7",
+            ),
+            Signature(
+                "attempt to write a readonly database",
+                "sqlite3.OperationalError: attempt to write a readonly database",
+                "readonly database",
+                r"(?P<what>attempt to write a readonly database)",
+                source="SQLite 3.x",
+            ),
+            Signature(
+                "unable to open database file",
+                "sqlite3.OperationalError: unable to open database file",
+                "open database file",
+                r"(?P<what>unable to open database file)",
+                source="SQLite 3.x: the folder is missing or not writable",
+            ),
+        ),
+        explains=("FS202", "FS204"),
+    ),
+    Cause(
+        "HDF240",
+        "lmdb-map-does-not-fit-in-memory",
+        "LMDB could not reserve its map in the address space.",
+        "map_size is reserved as address space, not as RAM; ulimit -v or strict overcommit refuse a large one.",
+        "LMDB could not map its file: map_size does not fit into the address space that is allowed (ulimit -v, strict overcommit)",
+        Remediation(
+            "Lower map_size for readers, or lift the limit",
+            (
+                "ulimit -v unlimited",
+                "sysctl vm.overcommit_memory",
+                "lmdb.open(path, readonly=True, lock=False)",
+            ),
+        ),
+        (
+            Signature(
+                "lmdb.MemoryError",
+                "lmdb.MemoryError: /data/train.lmdb: Cannot allocate memory",
+                "lmdb.MapFullError",
+                r"lmdb\.MemoryError",
+                source="lmdb 0.9x to 1.7",
+            ),
+        ),
+        explains=("MEM205",),
+    ),
+    Cause(
         "HDF212",
         "zip-handle-shared-over-fork",
         "A zip archive (zarr ZipStore, zipfile, tar) was opened before the fork and read by several workers.",

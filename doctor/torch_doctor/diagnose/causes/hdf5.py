@@ -102,7 +102,7 @@ register(
                 "OSError: Can't synchronously read data (wrong fletcher32 checksum)",
                 "OSError: Can't connect (refused)",
                 r"Can't (?:synchronously )?read data \((?P<text>(?:wrong |data error detected by "
-                r")?[Ff]letcher32[^)]*|[^)]*(?:decompress|blosc|lzf|lz4|zstd|filter)[^)]*|file read failed(?!(?:[^)\n]|\n)*errno = 5\b)[^)\n]*)",
+                r")?[Ff]letcher32[^)]*|(?!required filter|can't open dir)[^)]*(?:decompress|blosc|lzf|lz4|zstd|filter)[^)]*|file read failed(?!(?:[^)\n]|\n)*errno = 5\b)[^)\n]*)",
                 source="h5py 2.10 to 3.16",
             ),
             Signature(
@@ -225,6 +225,13 @@ register(
                 r"file is already open for write(?: or SWMR write)?(?:/SWMR write)? \(may use <h5clear",
                 source="h5py 2.8 to 3.16, HDF5 1.10 to 2.0",
             ),
+            Signature(
+                "not already open for SWMR writing",
+                "OSError: Unable to open file (file is not already open for SWMR writing)",
+                "file is open for SWMR writing",
+                r"file is not already open for SWMR writing",
+                source="h5py 2.8 to 3.16",
+            ),
         ),
         decide="fuser -v FILE",
     ),
@@ -276,6 +283,60 @@ register(
                 r"(?P<text>identifier is not of specified type|Not a (?:dataset|location|group|file) \([^)]*\)"
                 r"|Invalid location identifier[^\n)]*)",
                 source="h5py 2.8 to 3.16",
+            ),
+        ),
+    ),
+    Cause(
+        "HDF235",
+        "hdf5-filter-plugin-missing",
+        "The data is compressed with a filter that this HDF5 does not have.",
+        "blosc, lz4, zstd and bitshuffle are plugins; the file was written where they are installed.",
+        "the data set is compressed with a filter that is not installed here ({what})",
+        Remediation(
+            "Install the filter plugins and import them before the file is read",
+            (
+                "pip install hdf5plugin",
+                "import hdf5plugin, h5py",
+                "h5dump -pH FILE | grep -A3 FILTER",
+            ),
+        ),
+        (
+            Signature(
+                "required filter",
+                "OSError: Can't synchronously read data (required filter 'blosc' is not registered)",
+                "filter registered",
+                r"(?P<what>required filter '[^']*' is not registered)",
+                source="h5py 2.10 to 3.16, HDF5 1.10 to 2.0",
+            ),
+            Signature(
+                "can't open directory",
+                "OSError: Can't read data (can't open directory: /usr/local/hdf5/lib/plugin)",
+                "can't open directory /data",
+                r"\((?P<what>can't open directory(?: \([^)]*\))?: [^)]*plugin[^)]*)\)",
+                source="h5py 2.10 to 3.16",
+            ),
+        ),
+    ),
+    Cause(
+        "HDF236",
+        "hdf5-object-not-in-file",
+        "The file has no data set or group of that name.",
+        "Another version of the file, another spelling, or a file that was written only in part.",
+        "the HDF5 file has no object of that name ({what})",
+        Remediation(
+            "List what it holds",
+            (
+                "h5ls -r FILE",
+                "python -c \"import h5py; h5py.File('FILE').visit(print)\"",
+            ),
+        ),
+        (
+            Signature(
+                "open object (",
+                "KeyError: \"Unable to synchronously open object (object 'labels' doesn't exist)\"",
+                "table doesn't exist",
+                r"Unable to (?:synchronously )?open object \((?P<what>(?:object|component|symbol)[^)]*(?:doesn't exist|not found))\)",
+                source="h5py 2.10 to 3.16",
             ),
         ),
     ),

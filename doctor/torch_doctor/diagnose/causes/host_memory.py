@@ -174,6 +174,33 @@ register(
                 "ray.exceptions.RayTaskError",
                 source="Ray 2.x",
             ),
+            Signature(
+                ("'oom-kill'", "by the OOM killer"),
+                "train.service: Failed with result 'oom-kill'.",
+                "result 'success'",
+                r"(?:Failed with result 'oom-kill'|has been killed by the OOM killer)",
+                source="systemd 240 to 258",
+            ),
+            Signature(
+                "killed due to memory pressure",
+                "node_manager.cc:3034: 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons",
+                "memory pressure",
+                r"[1-9]\d* Workers \([^)]*\) killed due to memory pressure",
+                source="Ray 2.x",
+            ),
+            Signature(
+                ("earlyoom[", "systemd-oomd"),
+                'earlyoom[812]: sending SIGTERM to process 9121 uid 1000 "python": oom_score 1201, VmRSS 60123 MiB',
+                "earlyoom[812]: mem avail: 60 of 64 GiB",
+                r"earlyoom\[\d+\]: sending SIG\w+ to process (?P<pid>\d+)|systemd-oomd\[\d+\]: Killed \S+",
+                source="earlyoom 1.6, systemd-oomd 248",
+            ),
+            Signature(
+                "using all available RAM",
+                "Your session crashed after using all available RAM.",
+                "all available RAM is free",
+                source="Colab",
+            ),
         ),
         explains=("WRK2", "SES2", "DST", "MEM207", "MEM203", "MEM206", "CMP212", "SHM20"),
         judge=lambda seen, verdict: with_message(

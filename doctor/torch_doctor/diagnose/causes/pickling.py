@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from torch_doctor.diagnose.cause import ECHO, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import ECHO, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
 MODULE_LEVEL = Remediation(
@@ -70,6 +70,11 @@ UNPICKLABLE = (
         "create CUDA objects in the main process only",
     ),
     (r"dict_(?:keys|values|items)", "a view of a dict", "keep list(d.keys()) in place of the view"),
+    (
+        r"ctypes",
+        "an object of a C library (ctypes pointers)",
+        "keep what makes the object and make it lazily in each worker",
+    ),
     (r"re\.Match|_sre\.\w+", "a match object", "keep the strings it holds"),
 )
 
@@ -254,6 +259,13 @@ register(
                 r"Can't pickle <class '(?P<kind>(?:module|generator|_thread\.\w+|weakref\w*))'>",
                 source="python 3.8 to 3.14",
             ),
+            Signature(
+                "cannot be pickled",
+                "ValueError: ctypes objects containing pointers cannot be pickled",
+                "h5py objects cannot be pickled",
+                r"(?P<kind>ctypes) objects containing pointers cannot be pickled",
+                source="python 3.8 to 3.14",
+            ),
         ),
         explains=("WRK21", "WRK22", "SES"),
         judge=unpicklable,
@@ -382,6 +394,44 @@ register(
                 source="python 3.8 to 3.14",
             ),
         ),
+    ),
+    Cause(
+        "WRK235",
+        "cuda-tensor-crosses-processes",
+        "A CUDA tensor was handed to another process against the rules.",
+        "A CUDA tensor that is sent is a handle: its sender must live and keep it until the receiver is done, and a receiver may not send it on.",
+        "a CUDA tensor was handed between processes against the rules ({what})",
+        Remediation(
+            "Hand CPU tensors between processes and move them to the GPU in the training loop, or clone what was received before sending it on",
+            (
+                "queue.put(x.cpu())",
+                "x = queue.get().clone()",
+            ),
+        ),
+        (
+            Signature(
+                "Attempted to send CUDA tensor received from another process",
+                "RuntimeError: Attempted to send CUDA tensor received from another process; this is not currently supported. Consider cloning before sending.",
+                "send CUDA tensor",
+                r"(?P<what>Attempted to send CUDA tensor received from another process)",
+                source="torch 1.0 to 2.15, torch/multiprocessing/reductions.py",
+            ),
+            Signature(
+                "Producer process has been terminated before all shared CUDA tensors released",
+                "[W CudaIPCTypes.cpp:15] Producer process has been terminated before all shared CUDA tensors released. See Note [Sharing CUDA tensors]",
+                "Producer process started",
+                r"(?P<what>Producer process has been terminated before all shared CUDA tensors released)",
+                source="torch 1.0 to 2.15, CudaIPCTypes.cpp",
+            ),
+            Signature(
+                "CUDA error: invalid ",
+                "RuntimeError: CUDA error: invalid resource handle",
+                "invalid handle",
+                r"CUDA error: (?P<what>invalid resource handle|invalid device context)",
+                source="CUDA 9 to 13: a stream, event or IPC handle of another process or device",
+            ),
+        ),
+        kind=VAGUE,
     ),
     Cause(
         "WRK221",

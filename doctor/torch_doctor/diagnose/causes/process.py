@@ -379,6 +379,20 @@ register(
                 r"(?P<what>DeadlineExceeded)",
                 source="Kubernetes",
             ),
+            Signature(
+                "Preempted by",
+                "  Normal   Preempted  1m  default-scheduler  Preempted by pod 1234 on node gpu-3",
+                "not Preempted",
+                r"(?P<what>Preempted by (?:a )?pod)",
+                source="Kubernetes scheduler",
+            ),
+            Signature(
+                ("nterruption", "preemption notice", "instance will be"),
+                "Received spot interruption notice, instance will be terminated at 2026-11-30T10:02:00Z",
+                "interruption of the loop",
+                r"(?i)(?P<what>(?:spot|instance)[ -](?:instance )?interruption|preemption notice|instance will be (?:terminated|preempted))",
+                source="AWS, GCP and Azure notices",
+            ),
         ),
         explains=("SES2", "MEM206", "DST2", "WRK2"),
     ),
@@ -416,6 +430,56 @@ register(
             ),
         ),
         explains=("SES2", "MEM206", "DST2", "WRK2", "FS206"),
+    ),
+    Cause(
+        "SES242",
+        "liveness-probe-failed",
+        "Kubernetes restarted the container because its liveness probe failed.",
+        "A training process that is busy answers no probe in time; the run itself may be healthy.",
+        "Kubernetes killed the container because its liveness probe failed[[ ({what})]]: a busy training process did not answer in time",
+        Remediation(
+            "Leave the liveness probe out for training jobs, or give it a long timeout and failureThreshold",
+            (
+                "livenessProbe: {timeoutSeconds: 30, failureThreshold: 10}",
+                "kubectl describe pod POD",
+            ),
+        ),
+        (
+            Signature(
+                "iveness probe",
+                "  Normal   Killing    3m  kubelet  Container trainer failed liveness probe, will be restarted",
+                "Liveness probe succeeded",
+                r"failed liveness probe, will be restarted|Liveness probe failed: (?P<what>[^\n]*)",
+                source="Kubernetes kubelet",
+            ),
+        ),
+        explains=("SES2", "MEM206"),
+    ),
+    Cause(
+        "SES243",
+        "notebook-kernel-died",
+        "The notebook's kernel died and was restarted.",
+        "The OOM killer or a native crash ended it; Jupyter only sees that it is gone.",
+        "the notebook's kernel died: killed by the OOM killer (host RAM), or crashed in native code; Jupyter's text does not tell which",
+        Remediation(
+            "Look for a kill in the kernel's log, and run the cell as a script with faulthandler",
+            (
+                "dmesg -T | grep -i -E 'oom-kill|killed process'",
+                "jupyter nbconvert --to script X.ipynb && PYTHONFAULTHANDLER=1 python X.py",
+                "free -g",
+            ),
+        ),
+        (
+            Signature(
+                "ernel",
+                "The kernel appears to have died. It will restart automatically.",
+                "kernel restarted by the user",
+                r"[Kk]ernel appears to have died|KernelRestarter: restarting kernel \(\d/\d\)|(?:The )?[Kk]ernel(?: \S+)? (?:for \S+ )?died\b",
+                source="Jupyter Notebook 5 to 7, JupyterLab 2 to 4",
+            ),
+        ),
+        kind=VAGUE,
+        decide="dmesg -T | grep -i -E 'oom-kill|killed process'",
     ),
     Cause(
         "SES221",

@@ -327,4 +327,58 @@ register(
             ),
         ),
     ),
+    Cause(
+        "SES244",
+        "tmux-session-exists-or-nested",
+        "tmux was asked for a session that exists, or from inside of another one.",
+        "A session name is unique; a session inside a session needs its own reason.",
+        "tmux refused: {what}",
+        Remediation(
+            "Attach to the session that exists, or take another name; inside tmux switch in place of attaching",
+            (
+                "tmux new -A -s NAME",
+                "tmux switch-client -t NAME",
+                "env -u TMUX tmux attach -t NAME",
+            ),
+        ),
+        (
+            Signature(
+                "duplicate session: ",
+                "duplicate session: train",
+                "duplicate sessions",
+                r"(?P<what>duplicate session: \S+)",
+                source="tmux 1.8 to 3.6",
+            ),
+            Signature(
+                "sessions should be nested with care",
+                "sessions should be nested with care, unset $TMUX to force",
+                "nested sessions",
+                r"(?P<what>sessions should be nested with care)",
+                source="tmux 1.8 to 3.6",
+            ),
+        ),
+    ),
+    Cause(
+        "SES245",
+        "tmux-versions-differ",
+        "The tmux client and the running server are of different versions.",
+        "tmux was upgraded while its server runs; the protocol changed.",
+        "the tmux client cannot talk to the running server: they are of different versions ({what})",
+        Remediation(
+            "Attach with the binary that the server runs from, or end the server when the work is done",
+            (
+                "/proc/$(pgrep -o tmux)/exe attach",
+                "tmux kill-server  # ends all sessions",
+            ),
+        ),
+        (
+            Signature(
+                "protocol version mismatch",
+                "protocol version mismatch (client 8, server 7)",
+                "version mismatch",
+                r"protocol version mismatch \((?P<what>client \d+, server \d+)\)",
+                source="tmux 1.6 to 3.6",
+            ),
+        ),
+    ),
 )

@@ -292,6 +292,39 @@ register(
         explains=("WRK211", "WRK222"),
     ),
     Cause(
+        "WRK236",
+        "pool-process-gone",
+        "A process of a pool (joblib, concurrent.futures) ended without an exception.",
+        "The OOM killer or a native crash ended it; the text leaves both open. A main guard that is missing does it, too.",
+        "a process of a pool ended without an exception: killed by the OOM killer, crashed in native code, or never started (no main guard); this line alone does not tell which",
+        Remediation(
+            "Look for a kill in the kernel's log, use fewer processes, and run once without the pool",
+            (
+                "dmesg -T | grep -i -E 'oom-kill|killed process'",
+                "n_jobs=1  # or ProcessPoolExecutor(max_workers=2)",
+                "PYTHONFAULTHANDLER=1 python train.py",
+            ),
+        ),
+        (
+            Signature(
+                "TerminatedWorkerError",
+                "joblib.externals.loky.process_executor.TerminatedWorkerError: A worker process managed by the executor was unexpectedly terminated.",
+                "worker terminated",
+                r"TerminatedWorkerError: ",
+                source="joblib 0.12 to 1.5",
+            ),
+            Signature(
+                "BrokenProcessPool",
+                "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly while the future was running or pending.",
+                "process pool started",
+                r"BrokenProcessPool: ",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+        kind=VAGUE,
+        decide="dmesg -T | grep -i -E 'oom-kill|killed process'",
+    ),
+    Cause(
         "WRK212",
         "fork-of-threaded-process",
         "A process with threads was forked, and a worker hangs.",
@@ -364,6 +397,13 @@ register(
                 r"resource_sharer[^\n]*\n(?:.*\n){0,16}?(?:FileNotFoundError: \[Errno 2\] No such file or "
                 r"directory|ConnectionRefusedError[^\n]*)$",
                 source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "ConnectionRefusedError",
+                "    fd = df.detach()\nConnectionRefusedError: [Errno 111] Connection refused",
+                "ConnectionRefusedError: [Errno 111] Connection refused",
+                r"(?:rebuild_storage_fd|df\.detach\(\)|resource_sharer)[^\n]*\n(?:.*\n){0,12}?ConnectionRefusedError",
+                source="torch 1.0 to 2.15, torch/multiprocessing/reductions.py",
             ),
         ),
         kind=ECHO,
