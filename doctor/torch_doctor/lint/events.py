@@ -335,7 +335,7 @@ def _is_forward(script: Script, call: ast.Call) -> bool:
 
 
 def _is_network_called(script: Script, function: ast.Name | ast.Attribute) -> bool:
-    """target(x), self.q1_target(x): a target or teacher network by its name, since it is called; nothing else known."""
+    """target(x), self.q1_target(x): a target or teacher network by its name, since it is called."""
     name = dotted(function)
     if not words.says(words.TARGET_NET, name) and not words.says(words.TEACHER, name):
         return False

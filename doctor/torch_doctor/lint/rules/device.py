@@ -432,9 +432,9 @@ def _moves_its_input(script: Script, call: ast.Call) -> bool:
             continue
         given = set(parameters(forward))
         for move in forward.calls:
-            if isinstance(move.func, ast.Attribute) and move.func.attr in ("to", "cuda"):
-                if dotted(move.func.value) in given:
-                    return True
+            moves = isinstance(move.func, ast.Attribute) and move.func.attr in ("to", "cuda")
+            if moves and dotted(receiver(move) or move) in given:
+                return True
     return False
 
 
