@@ -341,7 +341,7 @@ _COUNTERPARTS = named("online online_net predictor student policy actor critic q
 def _is_network_called(script: Script, function: ast.Name | ast.Attribute) -> bool:
     """target(x), self.q1_target(x): a target or teacher network by its name, since it is called."""
     name = dotted(function)
-    if not words.says(words.TARGET_NET, name) and not words.says(words.TEACHER, name):
+    if not words.says(words.TARGET_NET, name) and "teacher" not in words.tail(name).lower():
         return False
     scope = script.index.scope(function)
     if words.tail(name) == "target" and not any(words.tail(dotted(c.func)) in _COUNTERPARTS for c in scope.calls):

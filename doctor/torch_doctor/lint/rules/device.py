@@ -164,6 +164,8 @@ def is_tensor(script: Script, node: ast.AST, depth: int = 4) -> bool:
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in PURE and not is_forward(script, node):
             return is_tensor(script, node.func.value, depth - 1)
+        if not node.args and not node.keywords:
+            return False  # self.read_model() makes a model
         return is_forward(script, node) and not isinstance(script.index.parent.get(node), ast.Attribute)
     if not isinstance(node, ast.Name):
         return False
