@@ -283,22 +283,25 @@ def _sum_is_needed(script: Script, target: str, node: ast.AST) -> bool:
 
 
 def _derives(script: Script, node: ast.AST, base: str, depth: int) -> bool:
-    for item in ast.walk(node):
-        if not isinstance(item, (ast.Name, ast.Attribute)):
+    """Whether a value is made from what a name holds, through at most ``depth`` names of the same function."""
+    seen: set[ast.AST] = set()
+    stack = [(node, depth)]
+    while stack:
+        item, left = stack.pop()
+        if item in seen:
             continue
-        name = dotted(item)
-        if name == base:
-            return True
-        if depth and isinstance(item, ast.Name):
-            scope = script.index.scope(item)
-            for binding in scope.bindings.get(name, ()):
-                if (
-                    binding.value is not None
-                    and binding.how in ("assign", "augment", "unpack", "loop")
-                    and not inside(item, binding.node)
-                    and _derives(script, binding.value, base, depth - 1)
-                ):
-                    return True
+        seen.add(item)
+        for part in ast.walk(item):
+            if not isinstance(part, (ast.Name, ast.Attribute)):
+                continue
+            name = dotted(part)
+            if name == base:
+                return True
+            if left and isinstance(part, ast.Name):
+                for binding in script.index.scope(part).bindings.get(name, ()):
+                    used = binding.how in ("assign", "augment", "unpack", "loop")
+                    if binding.value is not None and used and not inside(part, binding.node):
+                        stack.append((binding.value, left - 1))
     return False
 
 
