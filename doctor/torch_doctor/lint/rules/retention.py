@@ -284,25 +284,31 @@ def _sum_is_needed(script: Script, target: str, node: ast.AST) -> bool:
 
 def _derives(script: Script, node: ast.AST, base: str, depth: int) -> bool:
     """Whether a value is made from what a name holds, through at most ``depth`` names of the same function."""
-    seen: set[ast.AST] = set()
+    return base in _made_from(script, node, depth)
+
+
+def _made_from(script: Script, node: ast.AST, depth: int) -> set[str]:
+    """The names that a value is made from, those of the same function followed, each once."""
+    memo = script.memo.setdefault("made_from", {})
+    if (node, depth) in memo:
+        known: set[str] = memo[node, depth]
+        return known
+    found: set[str] = set()
     stack = [(node, depth)]
     while stack:
         item, left = stack.pop()
-        if item in seen:
-            continue
-        seen.add(item)
         for part in ast.walk(item):
-            if not isinstance(part, (ast.Name, ast.Attribute)):
+            name = dotted(part) if isinstance(part, (ast.Name, ast.Attribute)) else ""
+            if not name or name in found:
                 continue
-            name = dotted(part)
-            if name == base:
-                return True
+            found.add(name)
             if left and isinstance(part, ast.Name):
                 for binding in script.index.scope(part).bindings.get(name, ()):
                     used = binding.how in ("assign", "augment", "unpack", "loop")
                     if binding.value is not None and used and not inside(part, binding.node):
                         stack.append((binding.value, left - 1))
-    return False
+    memo[node, depth] = found
+    return found
 
 
 def _is_reset_in(script: Script, target: str, node: ast.AST, loop: Loop | None) -> bool:
