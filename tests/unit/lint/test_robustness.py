@@ -125,7 +125,10 @@ def test_a_huge_literal_takes_no_time(tmp_path: Path) -> None:
     assert time.process_time() - start < 5
 
 
-STEP = "    for x, y in loader:\n        loss = F.mse_loss(model(x), y); loss.backward(); opt.step()\n        total += loss\n"
+STEP = (
+    "    for x, y in loader:\n        loss = F.mse_loss(model(x), y)\n        loss.backward(); opt.step()\n"
+    "        total += loss\n"
+)
 
 
 @pytest.mark.parametrize(("steps", "named"), [(60, 0), (2000, 1)])
