@@ -357,6 +357,8 @@ def _returns_sum(script: Script, target: str, node: ast.AST) -> bool:
 def _mend(script: Script, kept: ast.expr, target: str, node: ast.AST) -> Fix | None:
     if not isinstance(kept, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
         return None
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.IfExp):
+        return None  # the other branch keeps it, too
     scalar = is_scalar_loss(script, kept)
     method_name = ".item()" if scalar and not _needs_tensor(script, target, node) else ".detach()"
     return fix(f"keep {source(script, kept)}{method_name}", [insert(script, kept, method_name, after=True)])
