@@ -322,14 +322,25 @@ def _is_forward(script: Script, call: ast.Call) -> bool:
         target = called(script, call)
         if target is not None or function.id in script.index.classes:
             return False
-        return kind(script, function) == "module"
+        return kind(script, function) == "module" or _is_network_called(script, function)
     if isinstance(function, ast.Attribute):
         if not dotted(function) or script.index.qual(call).startswith("torch."):
             return False
-        return not _is_method(script, function) and kind(script, function) == "module"
+        return not _is_method(script, function) and (
+            kind(script, function) == "module" or _is_network_called(script, function)
+        )
     if isinstance(function, ast.Call):  # Net()(x), nn.Linear(1, 1)(x)
         return kind(script, function) == "module"
     return False
+
+
+def _is_network_called(script: Script, function: ast.Name | ast.Attribute) -> bool:
+    """target(x), self.q1_target(x): a target or teacher network by its name, since it is called; nothing else known."""
+    name = dotted(function)
+    if not words.says(words.TARGET_NET, name) and not words.says(words.TEACHER, name):
+        return False
+    bound = bindings(script, name, script.index.scope(function))
+    return all(b.how == "parameter" for b in bound) and kind(script, function) == ""
 
 
 def _is_method(script: Script, function: ast.Attribute) -> bool:

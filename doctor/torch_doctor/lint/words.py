@@ -6,7 +6,7 @@ import functools
 import re
 
 MODULE = re.compile(
-    r"(?:.*_)?(?:model|net|network|module|generator|discriminator|encoder|decoder|backbone|teacher|student|critic|"
+    r"(?:.*_)?(?:model|net|network|module|generator|discriminator|encoder|decoder|enc|dec|backbone|teacher|student|critic|"
     r"actor|policy|gen|disc|classifier|detector|ema|transformer|head|qnet|dqn|unet|resnet|vgg|gan|vae|autoencoder|rnn|lstm|gru|mlp|cnn|vit|bert|"
     r"gpt|llm|embedder|projector|predictor|proj|ae|siamese)"
     r"(?:_?(?:model|net|network|ema|module|\d|online|target|wrapped|ddp)|_[abgdst])?|"

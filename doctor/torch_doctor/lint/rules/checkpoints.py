@@ -16,10 +16,11 @@ from torch_doctor.model import Finding
 from torch_doctor.registry import check
 
 
-def wrapper_of(script: Script, node: ast.AST, depth: int = 4) -> str:
+def wrapper_of(script: Script, node: ast.AST, depth: int = 4, sometimes: bool = False) -> str:
     """``module.`` or ``_orig_mod.``: the prefix that the state_dict of an expression has; "" where none, or unknown.
 
-    Only where the last binding before is a wrapper for certain: one under a condition that is not shared is unknown.
+    Only where the last binding before is a wrapper for certain: one under a condition that is not shared is unknown,
+    but for ``sometimes``.
     """
     if depth == 0:
         return ""
@@ -28,7 +29,7 @@ def wrapper_of(script: Script, node: ast.AST, depth: int = 4) -> str:
         if name in WRAPPERS:
             return WRAPPERS[name]
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("cuda", "to", "train", "eval"):
-            return wrapper_of(script, node.func.value, depth - 1)
+            return wrapper_of(script, node.func.value, depth - 1, sometimes)
         return ""
     if not isinstance(node, (ast.Name, ast.Attribute)):
         return ""
@@ -45,9 +46,9 @@ def wrapper_of(script: Script, node: ast.AST, depth: int = 4) -> str:
         last = item if item is not None and item.how == "assign" else None
         if item is not None and item.how == "parameter":
             return _wrapped_by_callers(script, node, depth)
-    if last is None or last.value is None or _conditional(script, last.node, node):
+    if last is None or last.value is None or (not sometimes and _conditional(script, last.node, node)):
         return ""
-    return wrapper_of(script, last.value, depth - 1)
+    return wrapper_of(script, last.value, depth - 1, sometimes)
 
 
 def _wrapped_by_callers(script: Script, node: ast.AST, depth: int) -> str:
@@ -110,7 +111,7 @@ def wrapper_prefix_saved(script: Script) -> Iterator[Finding]:
         value = receiver(call)
         if value is None or not _is_saved(script, call):
             continue
-        prefix = wrapper_of(script, value)
+        prefix = wrapper_of(script, value) or (_loaded_bare(script) and wrapper_of(script, value, sometimes=True))
         if not prefix or _loaded_wrapped(script):
             continue
         inner = prefix.rstrip(".")
@@ -121,6 +122,37 @@ def wrapper_prefix_saved(script: Script) -> Iterator[Finding]:
             f"{source(script, call)} has the {prefix!r} prefix of its wrapper: a bare model does not load it",
             f"{source(script, value)}.{inner}.state_dict()",
         )
+
+
+def _paths_of_bare(script: Script) -> set[str]:
+    """The constant paths that only models which are wrapped nowhere are saved to."""
+    saved: dict[str, bool] = {}
+    for call in script.index.by_tail.get("state_dict", ()):
+        value, path = receiver(call), _saved_to(script, call)
+        if value is not None and path and kind(script, value) == "module":
+            saved[path] = saved.get(path, True) and not wrapper_of(script, value, sometimes=True)
+    return {path for path, is_bare in saved.items() if is_bare}
+
+
+def _loaded_from(script: Script, call: ast.Call) -> str:
+    """The constant path of load_state_dict(torch.load(path)); "" where none."""
+    for origin in origins(script, call.args[0]) if call.args else ():
+        load = origin.node
+        if isinstance(load, ast.Call) and load.args and origin.script.index.qual(load) == "torch.load":
+            path = constant(origin.script, load.args[0])
+            return path if isinstance(path, str) else ""
+    return ""
+
+
+def _saved_to(script: Script, call: ast.Call) -> str:
+    """The constant path that a state_dict() is saved to in the same expression; "" where none."""
+    for parent in script.index.ancestors(call):
+        if isinstance(parent, ast.Call) and script.index.qual(parent) == "torch.save" and len(parent.args) > 1:
+            path = constant(script, parent.args[1])
+            return path if isinstance(path, str) else ""
+        if isinstance(parent, (ast.stmt, ast.Dict)):
+            return ""
+    return ""
 
 
 def _strips(script: Script) -> bool:
@@ -161,6 +193,14 @@ def _loaded_wrapped(script: Script) -> bool:
         if _into_model(script, c)
     ]
     return bool(found) and all(found)
+
+
+def _loaded_bare(script: Script) -> bool:
+    """Whether the file loads into a model that is wrapped under no condition, and never unwraps one."""
+    if script.index.attributes.get("module") or script.index.attributes.get("_orig_mod"):
+        return False
+    found = [receiver(c) or c for c in script.index.by_tail.get("load_state_dict", ()) if _into_model(script, c)]
+    return any(not wrapper_of(script, value, sometimes=True) for value in found)
 
 
 def _into_model(script: Script, call: ast.Call) -> bool:
@@ -370,12 +410,12 @@ def bare_checkpoint_into_wrapper(script: Script) -> Iterator[Finding]:
         return
     saved = [receiver(c) for c in script.index.by_tail.get("state_dict", ()) if _is_saved(script, c)]
     bare = [v for v in saved if v is not None and words.tail(dotted(v)) in ("module", "_orig_mod")]
-    if not bare or len(bare) != len([v for v in saved if v is not None and kind(script, v) in ("module", "")]):
-        return
-    for call in script.index.by_tail.get("load_state_dict", ()):
+    every = bool(bare) and len(bare) == len([v for v in saved if v is not None and kind(script, v) in ("module", "")])
+    plain = _paths_of_bare(script)
+    for call in script.index.by_tail.get("load_state_dict", ()) if every or plain else ():
         value = receiver(call)
         prefix = wrapper_of(script, value) if value is not None else ""
-        if prefix:
+        if prefix and (every or _loaded_from(script, call) in plain):
             yield finding(
                 script,
                 call,

@@ -133,7 +133,7 @@ def generator_not_detached(script: Script) -> Iterator[Finding]:
         step = _next_step(script, call)
         target = step_target(script, step) if step is not None else None
         loss = backward_loss(script, call)
-        if target is None or loss is None:
+        if target is None or loss is None or _steps_others(script, call, target):
             continue
         for judge, maker in _nested(script, loss):
             if judge in seen or not _steps_only(script, target, judge, maker):
@@ -154,6 +154,15 @@ def _next_step(script: Script, call: ast.Call) -> ast.Call | None:
     scope = script.index.scope(call)
     later = [c for c in scope.calls if place(c) > place(call) and step_target(script, c) is not None]
     return min(later, key=place) if later else None
+
+
+def _steps_others(script: Script, call: ast.Call, target: ast.AST) -> bool:
+    """Whether another optimizer is stepped for the same backward(): both modules are trained by it."""
+    scope = script.index.scope(call)
+    later = [place(c) for c in scope.calls if place(c) > place(call) and is_backward(script, c)]
+    stop = min(later, default=(1 << 30, 0))
+    steps = [step_target(script, c) for c in scope.calls if place(call) < place(c) < stop]
+    return any(s is not None and dotted(s) != dotted(target) for s in steps)
 
 
 def _nested(script: Script, loss: ast.AST) -> Iterator[tuple[ast.Call, ast.Call]]:

@@ -301,7 +301,24 @@ def uses_gpu(script: Script) -> bool:
     """Whether anything in the file is moved to a device."""
     if script.index.by_tail.get("cuda"):
         return True
-    return any(on_gpu(script, c) for c in script.index.by_tail.get("to", ()))
+    return any(on_gpu(script, c) or _to_a_device(script, c) for c in script.index.by_tail.get("to", ()))
+
+
+#: x.device is where something is already
+_OF_TENSORS = named("x input inputs hidden_states tensor weight")
+
+
+def _to_a_device(script: Script, call: ast.Call) -> bool:
+    """``model.to(args.device)``: a module goes where the user says."""
+    value = call.args[0] if call.args else keyword(call, "device")
+    target = receiver(call)
+    return (
+        isinstance(value, (ast.Name, ast.Attribute))
+        and words.says(words.DEVICE, dotted(value))
+        and dotted(value).split(".")[0] not in _OF_TENSORS
+        and target is not None
+        and kind(script, target) == "module"
+    )
 
 
 def on_gpu(script: Script, call: ast.Call) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from torch_doctor.facts.code_index import Scope, dotted
@@ -125,6 +126,10 @@ def meets_tensors(script: Script, call: ast.Call, function: Scope) -> bool:
     return False
 
 
+#: what is a probability, a rate or a width by its name
+_SCALAR = re.compile(r"p|(?:.*_)?(?:\w?prob|rate|eps|epsilon|std|sigma|alpha|beta|temperature|dropout)")
+
+
 def _is_number(script: Script, node: ast.AST, depth: int = 3) -> bool:
     """Whether an operand is a plain number: constants, math, sizes and what is computed from them."""
     if isinstance(node, ast.Constant):
@@ -160,6 +165,8 @@ def _is_number(script: Script, node: ast.AST, depth: int = 3) -> bool:
         found = [o for o in origins(script, node) if o.node is not node]
         if found and all(not isinstance(o.node, ast.arg) and _is_number(o.script, o.node, depth - 1) for o in found):
             return True
+    if _SCALAR.fullmatch(words.tail(name)):
+        return True
     return words.tail(name).startswith(("num_", "n_", "max_", "min_")) or words.tail(name).endswith(
         ("_size", "_len", "_dim", "_scale", "_std")
     )

@@ -113,7 +113,12 @@ def _keepings(script: Script) -> Iterator[tuple[str, ast.expr, ast.stmt]]:
                 yield name, node.value, node
     for node in index.statements[ast.Assign]:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            yield from _assigned(script, node)
+            target, value = node.targets[0], node.value
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+                for one, its in zip(target.elts, value.elts, strict=True):
+                    yield from _assigned(script, node, one, its)
+            else:
+                yield from _assigned(script, node, target, value)
     for short in KEEPERS:
         for call in index.by_tail.get(short, ()):
             name = dotted(call.func)
@@ -128,8 +133,9 @@ def _without_setdefault(name: str) -> str:
     return name.removesuffix("()").removesuffix(".setdefault") + "[]" if name.endswith(".setdefault()") else name
 
 
-def _assigned(script: Script, node: ast.Assign) -> Iterator[tuple[str, ast.expr, ast.stmt]]:
-    target, value = node.targets[0], node.value
+def _assigned(
+    script: Script, node: ast.Assign, target: ast.expr, value: ast.expr
+) -> Iterator[tuple[str, ast.expr, ast.stmt]]:
     name = dotted(target)
     if not name:
         return

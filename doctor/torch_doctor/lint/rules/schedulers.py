@@ -126,7 +126,11 @@ def _epoch_loop(script: Script, loop: ast.AST) -> bool:
         return False
     target = dotted(loop.target).lower()
     names = {words.tail(dotted(n)).lower() for n in ast.walk(loop.iter) if isinstance(n, (ast.Name, ast.Attribute))}
-    return "epoch" in target or (any("epoch" in n for n in names) and not _over_batches(script, loop))
+    if "epoch" in target or (any("epoch" in n for n in names) and not _over_batches(script, loop)):
+        return True
+    # for e in range(n): for x, y in loader: ...
+    counts = isinstance(loop.iter, ast.Call) and dotted(loop.iter.func) in ("range", "trange")
+    return counts and any(_over_batches(script, inner) for inner in _inner_loops(script, loop))
 
 
 def _over_batches(script: Script, loop: ast.AST) -> bool:
@@ -260,11 +264,13 @@ def _per_batch(script: Script, item: Stepped) -> str:
         return "ReduceLROnPlateau counts epochs without improvement and is stepped once per batch"
     if item.name in ("LambdaLR", "MultiplicativeLR") and _decays_by_epoch(item):
         return f"{item.name} is given a factor per epoch and is stepped once per batch"
+    epochs = _epochs(script, item.loops)
+    if item.name == "SequentialLR" and _all_count_epochs(item, epochs):
+        return "the schedulers of SequentialLR count epochs and it is stepped once per batch"
     known = CADENCE.get(item.name)
     if known is None or _fraction(item.call):
         return ""
     value = _argument(item.made, *known.unit)
-    epochs = _epochs(script, item.loops)
     if item.name == "ExponentialLR":
         gamma = constant(item.where, value)
         if isinstance(gamma, float) and gamma <= 0.99:
@@ -272,11 +278,35 @@ def _per_batch(script: Script, item: Stepped) -> str:
         return ""
     if item.name in ("LinearLR", "ConstantLR") and value is None:
         return ""
-    if unit(item.where, value, epochs) == "epochs":
+    if unit(item.where, value, epochs) == "epochs" or _is_number_of_epochs(script, item, value):
         return (
             f"{item.name} counts epochs ({known.unit[0]}={source(item.where, value)}) and is stepped once per batch"  # type: ignore[arg-type]
         )
     return ""
+
+
+def _is_number_of_epochs(script: Script, item: Stepped, value: ast.expr | None) -> bool:
+    """Whether an argument is what the epoch loop counts to: T_max=n and for e in range(n)."""
+    name = dotted(value) if value is not None else ""
+    for loop in item.loops[1:] if item.where is script and name else ():
+        if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call) and _epoch_loop(script, loop):
+            return bool(loop.iter.args) and dotted(loop.iter.args[-1]) == name
+    return False
+
+
+def _all_count_epochs(item: Stepped, epochs: int | None) -> bool:
+    """Whether each scheduler within a SequentialLR has a length that counts epochs."""
+    listed = _argument(item.made, "schedulers", 1)
+    found = [o.node for o in origins(item.where, listed)] if listed is not None else []
+    inner = found[0].elts if len(found) == 1 and isinstance(found[0], (ast.List, ast.Tuple)) else []
+    units = set()
+    for element in inner:
+        made = [o.node for o in origins(item.where, element)]
+        call = made[0] if len(made) == 1 else None
+        known = CADENCE.get(item.where.index.qual(call).rsplit(".", 1)[-1]) if isinstance(call, ast.Call) else None
+        value = _argument(call, *known.unit) if known is not None and isinstance(call, ast.Call) else None
+        units.add(unit(item.where, value, epochs))
+    return units == {"epochs"}
 
 
 def _decays_by_epoch(item: Stepped) -> bool:
