@@ -126,7 +126,7 @@ register(
                 "loss nan",
                 "loss 0.5 nan_count 0",
                 r"\b(?:\w*_?)loss\b['\"]?\W{0,4}(?:tensor\()?(?P<what>-?nan|-?inf(?:inity)?)\b"
-                r"(?!\W{1,3}(?:count|steps?|batches|checks?|values?|grads?|losses)\b)",
+                r"(?!\W{1,3}(?:count|steps?|batches|checks?|checking|values?|grads?|losses|guards?|handling|detection|detected: 0)\b)",
                 source="common training loops",
             ),
             Signature(

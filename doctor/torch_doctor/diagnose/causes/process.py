@@ -425,7 +425,7 @@ register(
                 "victed",
                 "Status: Failed  Reason: Evicted  Message: The node was low on resource: ephemeral-storage.",
                 "Evicted 3 cache entries",
-                r"Reason:\s+Evicted(?![^\n]*memory)|(?:Pod|pod)[^\n]*(?:was )?[Ee]victed",
+                r"Reason:\s+Evicted(?![^\n]*memory)|\b[Pp]od (?:\S+ )?(?:was|has been) evicted|\s0/\d+\s+Evicted\b",
                 source="Kubernetes",
             ),
         ),
