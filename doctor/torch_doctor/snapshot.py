@@ -15,7 +15,6 @@ from torch_doctor.facts.request import Request
 from torch_doctor.facts.requirements import Requirements
 from torch_doctor.facts.script import Script
 from torch_doctor.model import FailureKind, Notification, ProbeFailure
-from torch_doctor.redact import redact_environment
 
 Probe = Callable[[Request], Any]
 
@@ -105,8 +104,15 @@ def _plain(value: Any, key: str = "") -> Any:
     if isinstance(value, PurePath):
         return str(value)
     if isinstance(value, Mapping):
-        shown = redact_environment(value) if key == "environment" else value
-        return {str(k): _plain(v) for k, v in shown.items()}
+        return {str(k): _plain(v) for k, v in _shown(value, key).items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(v) for v in (sorted(value) if isinstance(value, (set, frozenset)) else value)]
     return value
+
+
+def _shown(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    if key != "environment":
+        return value
+    from torch_doctor.redact import redact_environment  # its expressions take 2 ms, and few facts have one
+
+    return redact_environment(value)
