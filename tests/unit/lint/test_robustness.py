@@ -151,3 +151,19 @@ def test_a_huge_literal_takes_no_time(tmp_path: Path) -> None:
     start = time.process_time()
     assert linting.lint([script], CHECKS).files == 1
     assert time.process_time() - start < 5
+
+
+STEP = (
+    "    for x, y in loader:\n        loss = F.mse_loss(model(x), y)\n        loss.backward(); opt.step()\n"
+    "        total += loss\n"
+)
+
+
+@pytest.mark.parametrize(("steps", "named"), [(60, 0), (2000, 1)])
+def test_many_training_steps_end(tmp_path: Path, steps: int, named: int) -> None:
+    script = tmp_path / "many.py"
+    head = "import torch.nn.functional as F\ndef train(model, loader, opt):\n    model.eval()\n    total = 0\n"
+    script.write_text(head + STEP * steps)
+    start = time.process_time()
+    assert len(linting.lint([script], CHECKS).notifications) == named
+    assert time.process_time() - start < 15

@@ -15,7 +15,7 @@ register(
         "data types do not fit: {what}",
         Remediation(
             "Run the forward pass under autocast, convert inputs with .float() or .to(model.dtype), and labels "
-            "with .long()",
+            "and indexes with .long(), arrays with torch.as_tensor()",
             (
                 "torch.autocast('cuda', dtype=torch.bfloat16)",
                 "x = x.to(next(model.parameters()).dtype)",
@@ -89,6 +89,34 @@ register(
                 "target dtype",
                 r"(?P<what>expected target dtype to be [\w ]+, but got \w+)",
                 source="torch 2.12 to 2.15",
+            ),
+            Signature(
+                "could not infer output dtype",
+                "RuntimeError: mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: Long",
+                "output dtype",
+                r"(?P<what>could not infer output dtype[^\n]*Got: \w+)",
+                source="torch 1.9 to 2.15",
+            ),
+            Signature(
+                "dtype can require gradients",
+                "RuntimeError: Only Tensors of floating point and complex dtype can require gradients",
+                "require gradients",
+                r"(?P<what>[Oo]nly Tensors of floating point (?:and complex )?dtype can require gradients)",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "Expected tensor for argument #",
+                "RuntimeError: Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch.cuda.FloatTensor instead (while checking arguments for embedding)",
+                "scalar types: Long",
+                r"(?P<what>Expected tensor for argument #\d+ '\w+' to have (?:one of the following )?scalar types?:? [^;]*; but got [\w.]+)",
+                source="torch 1.0 to 2.15",
+            ),
+            Signature(
+                "expected Tensor as element",
+                "TypeError: expected Tensor as element 0 in argument 0, but got numpy.ndarray",
+                "expected Tensor",
+                r"(?P<what>expected Tensor as element \d+ in argument \d+, but got [\w.]+)",
+                source="torch 1.0 to 2.15: torch.as_tensor first",
             ),
         ),
     ),

@@ -133,6 +133,29 @@ register(
         ),
     ),
     Cause(
+        "GRD232",
+        "recomputation-differs",
+        "Activation checkpointing recomputed other tensors than the forward pass had made.",
+        "The block is not the same the second time: dropout or autocast outside the checkpoint, a branch on data or state, a module that counts its calls.",
+        "activation checkpointing recomputed tensors that differ from those of the forward pass: the block depends on state, random numbers or autocast outside of it",
+        Remediation(
+            "Keep preserve_rng_state on, put autocast inside the block, and take branches on state out of it; debug=True names the operations",
+            (
+                "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False, debug=True)",
+                "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False, preserve_rng_state=True)",
+            ),
+        ),
+        (
+            Signature(
+                "torch.utils.checkpoint: ",
+                "torch.utils.checkpoint.CheckpointError: torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during the forward pass.",
+                "torch.utils.checkpoint: started",
+                r"torch\.utils\.checkpoint: (?:Recomputed values for|A different number of tensors was saved)",
+                source="torch 2.0 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
         "GRD204",
         "grad-tensor-to-numpy",
         "A tensor that requires grad was to become a NumPy array.",

@@ -20,6 +20,22 @@ def watchdog(seen: Seen, verdict: Verdict) -> Verdict | None:
     for m in _SEQUENCE.finditer(seen.log.text):
         first = (int(m[2]), m[3])  # later collectives of a rank wait for its first one
         found[int(m[1])] = min(first, found.get(int(m[1]), first))
+    if seen.has(r"exhausted inputs|Forward order differs across ranks"):
+        return with_message(
+            verdict,
+            "the ranks diverged: one had fewer batches or took another path through the model than the others",
+            Remediation(
+                "Give each rank the same number of batches (drop_last, DistributedSampler) or use join(), and the same "
+                "control flow",
+                ("DistributedSampler(ds, drop_last=True)", "with model.join(): ..."),
+            ),
+        )
+    if match := seen.find(r"waiting for rank (\d+) in monitoredBarrier"):
+        return with_message(
+            verdict,
+            f"rank {match[1]} did not come to the barrier: it crashed, or hangs in its own work",
+            missing=match[1],
+        )
     numbers = {n for n, _ in found.values()}
     kinds = {k for _, k in found.values()}
     if len(numbers) > 1 or len(kinds) > 1:
@@ -175,6 +191,19 @@ register(
                 "watchdog hang",
                 r"due to ProcessGroupNCCL (?:watchdog hang|stuck)",
                 source="torch 2.2 to 2.15, ProcessGroupNCCL.cpp",
+            ),
+            Signature(
+                "exhausted inputs",
+                "RuntimeError: Detected at least one rank that exhausted inputs. Throwing across all ranks.",
+                "inputs exhausted",
+                r"at least one rank that exhausted inputs",
+                source="torch 1.9 to 2.15, Join with throw_on_early_termination",
+            ),
+            Signature(
+                "Forward order differs across ranks",
+                "RuntimeError: Forward order differs across ranks: rank 0 is all-gathering 1 parameters while rank 3 is all-gathering 0 parameters",
+                "forward order",
+                source="torch 1.12 to 2.15, FSDP",
             ),
         ),
         kind=ECHO,

@@ -133,6 +133,20 @@ register(
                 also=(r"Permission denied",),
                 source="torch 1.6 to 2.15, inline_container",
             ),
+            Signature(
+                "PermissionDeniedError",
+                "tensorflow.python.framework.errors_impl.PermissionDeniedError: /logs/run1; Permission denied",
+                "PermissionDeniedError",
+                r"PermissionDeniedError: (?P<path>/\S+?); Permission denied",
+                source="TensorFlow 2.x",
+            ),
+            Signature(
+                "cannot open directory",
+                "ls: cannot open directory '/data': Permission denied",
+                "cannot open the file",
+                r"cannot open directory ['‘]?(?P<path>/[^'’\n]*?)['’]?: Permission denied",
+                source="coreutils: also SELinux without :z",
+            ),
         ),
         judge=permission,
         decide="ls -ldn PATH; id",
@@ -232,6 +246,28 @@ register(
             verdict, verdict.message.replace("?", seen.groups.get("where", "a path"))
         ),
         explains=("CMP2", "FS202"),
+    ),
+    Cause(
+        "FS232",
+        "numba-cache-not-writable",
+        "Numba can write its cache neither beside the code nor in HOME.",
+        "librosa, pynndescent and UMAP ask for a cache when they are imported; the packages belong to root, and HOME is not there.",
+        "Numba found no place for its cache: the installed package is not writable, and HOME is missing",
+        Remediation(
+            "Name a writable cache folder",
+            (
+                "export NUMBA_CACHE_DIR=/tmp/numba",
+                "docker run -e NUMBA_CACHE_DIR=/tmp/numba -e HOME=/workspace ...",
+            ),
+        ),
+        (
+            Signature(
+                "no locator available for file",
+                "RuntimeError: cannot cache function '__o_fold': no locator available for file '/usr/local/lib/python3.8/site-packages/librosa/util/utils.py'",
+                "no locator",
+                source="Numba 0.40 to 0.62",
+            ),
+        ),
     ),
     Cause(
         "FS205",

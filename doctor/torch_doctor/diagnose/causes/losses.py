@@ -75,6 +75,30 @@ def shapes(seen: Seen, verdict: Verdict) -> Verdict | None:
                 ),
             ),
         )
+    if "target" in what:
+        return with_message(
+            verdict,
+            f"{verdict.message}: the loss wants class indexes, not one-hot vectors or a channel dimension",
+            Remediation("Turn the targets into class indexes", ("y.argmax(dim=1)", "y.squeeze(1).long()")),
+        )
+    if "hidden" in what:
+        return with_message(
+            verdict,
+            f"{verdict.message}: the hidden state was made for another batch size",
+            Remediation(
+                "Make the hidden state from each batch, or drop the last incomplete one",
+                ("h = torch.zeros(layers, x.size(0), width, device=x.device)", "DataLoader(..., drop_last=True)"),
+            ),
+        )
+    if "unbatched" in what:
+        return with_message(
+            verdict,
+            verdict.message,
+            Remediation(
+                "Bring the input to N, C, H, W (N, C, L for 1d), with the batch dimension first",
+                ("x.view(-1, 1, 28, 28)", "x.unsqueeze(0)  # a single sample"),
+            ),
+        )
     return verdict
 
 
@@ -102,7 +126,7 @@ register(
                 "loss nan",
                 "loss 0.5 nan_count 0",
                 r"\b(?:\w*_?)loss\b['\"]?\W{0,4}(?:tensor\()?(?P<what>-?nan|-?inf(?:inity)?)\b"
-                r"(?!\W{1,3}(?:count|steps?|batches|checks?|values?|grads?|losses)\b)",
+                r"(?!\W{1,3}(?:count|steps?|batches|checks?|checking|values?|grads?|losses|guards?|handling|detection|detected: 0)\b)",
                 source="common training loops",
             ),
             Signature(
@@ -240,6 +264,34 @@ register(
                 r"(?P<what>The expanded size of the tensor \(\d+\) must match the existing size \(\d+\))",
                 source="torch 0.4 to 2.15",
             ),
+            Signature(
+                "input to ",
+                "RuntimeError: Expected 3D (unbatched) or 4D (batched) input to conv2d, but got input of size: [32, 784]",
+                "input to conv2d",
+                r"(?P<what>Expected \dD \(unbatched\) or \dD \(batched\) input to \w+, but got input of size: \[[^\]]*\])",
+                source="torch 1.11 to 2.15",
+            ),
+            Signature(
+                "Expected hidden",
+                "RuntimeError: Expected hidden[0] size (2, 16, 128), got [2, 32, 128]",
+                "hidden size 128",
+                r"(?P<what>Expected hidden(?:\[\d\])? size \([^)]*\), got [\[(][^\])]*[\])])",
+                source="torch 0.4 to 2.15, RNNs: the last batch is smaller (drop_last), or another batch dimension",
+            ),
+            Signature(
+                "target tensor expected",
+                "RuntimeError: 0D or 1D target tensor expected, multi-target not supported",
+                "target tensor",
+                r"(?P<what>(?:0D or )?1D target tensor expected, multi-target not supported)",
+                source="torch 0.4 to 2.15: one-hot targets, use argmax or squeeze",
+            ),
+            Signature(
+                "only batches of spatial targets supported",
+                "RuntimeError: only batches of spatial targets supported (3D tensors) but got targets of dimension: 4",
+                "spatial targets",
+                r"(?P<what>only batches of spatial targets supported \(3D tensors\) but got targets of (?:dimension|size): [^\n]*)",
+                source="torch 0.4 to 2.15: masks with a channel, squeeze(1)",
+            ),
         ),
         explains=("CMP2",),
         judge=shapes,
@@ -310,6 +362,36 @@ register(
             ),
         ),
         explains=("GPU22", "GPU23"),
+    ),
+    Cause(
+        "LOS233",
+        "no-deterministic-implementation",
+        "An operation has no deterministic form, and deterministic algorithms are demanded.",
+        "torch.use_deterministic_algorithms(True) turns what is not reproducible into an error; cuBLAS needs a setting of its own.",
+        "{what} is not deterministic, and use_deterministic_algorithms(True) demands that",
+        Remediation(
+            "Set CUBLAS_WORKSPACE_CONFIG before the start where cuBLAS is named; else allow this operation with warn_only",
+            (
+                "export CUBLAS_WORKSPACE_CONFIG=:4096:8",
+                "torch.use_deterministic_algorithms(True, warn_only=True)",
+            ),
+        ),
+        (
+            Signature(
+                "does not have a deterministic implementation",
+                "RuntimeError: cumsum_cuda_kernel does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(True)'.",
+                "deterministic implementation",
+                r"(?P<what>\w+) does not have a deterministic implementation",
+                source="torch 1.8 to 2.15",
+            ),
+            Signature(
+                "Deterministic behavior was enabled",
+                "RuntimeError: Deterministic behavior was enabled with either `torch.use_deterministic_algorithms(True)` or `at::Context::setDeterministicAlgorithms(true)`, but this operation is not deterministic because it uses CuBLAS and you have CUDA >= 10.2.",
+                "deterministic behavior",
+                r"Deterministic behavior was enabled[^\n]*because it uses (?P<what>CuBLAS)",
+                source="torch 1.8 to 2.15, CUDA 10.2 to 13",
+            ),
+        ),
     ),
     Cause(
         "LOS203",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torch_doctor.diagnose.cause import ECHO, HINT, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.causes.unknown import uncaught
 from torch_doctor.diagnose.tables import SIGNALS, signal_name, signal_of
 from torch_doctor.model import Remediation
 
@@ -52,6 +53,13 @@ def exit_status(seen: Seen, verdict: Verdict) -> Verdict | None:
         None,
         signal=signal_name(number),
     )
+
+
+def summary(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Where the failing process's own error is in the log, the summary adds nothing."""
+    if uncaught(seen.log) is not None:
+        return verdict
+    return with_message(verdict, f"{verdict.message}; its own error is not in this log")
 
 
 register(
@@ -425,7 +433,7 @@ register(
                 "victed",
                 "Status: Failed  Reason: Evicted  Message: The node was low on resource: ephemeral-storage.",
                 "Evicted 3 cache entries",
-                r"Reason:\s+Evicted(?![^\n]*memory)|(?:Pod|pod)[^\n]*(?:was )?[Ee]victed",
+                r"Reason:\s+Evicted(?![^\n]*memory)|\b[Pp]od (?:\S+ )?(?:was|has been) evicted|\s0/\d+\s+Evicted\b",
                 source="Kubernetes",
             ),
         ),
@@ -518,7 +526,7 @@ register(
         "The launcher's summary of a rank that failed.",
         "ChildFailedError and CalledProcessError repeat that a child failed; the child's own error stands above, "
         "or in its own log.",
-        "the launcher reports that a process failed{detail}; its own error is not in this log",
+        "the launcher reports that a process failed",
         Remediation(
             "Look at the failing rank's own output; wrap main with torch's record to get its traceback into the "
             "summary",
@@ -554,7 +562,7 @@ register(
             ),
         ),
         kind=ECHO,
-        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("?", "")),
+        judge=summary,
     ),
     Cause(
         "SES223",

@@ -33,10 +33,10 @@ def port(seen: Seen, verdict: Verdict) -> Verdict | None:
 
 def not_started(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A variable of torchrun's that is not set: the script was started without it."""
-    if match := re.search(r"environment variable (\w+) expected", seen.log.lines[seen.index].text):
+    if match := re.search(r"environment variable (\w+) expected|^KeyError: '(\w+)'", seen.log.lines[seen.index].text):
         return with_message(
             verdict,
-            f"{match[1]} is not set: the script was started with python in place of torchrun, which sets RANK, "
+            f"{match[1] or match[2]} is not set: the script was started with python in place of torchrun, which sets RANK, "
             "WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
         )
     return with_message(verdict, verdict.message.replace("?", ""))
@@ -82,6 +82,13 @@ register(
                 "error creating /tmp/tmux-0/default (Address already in use)",
                 r"^(?![^\n]*tmux)(?:[^\n]*(?:Error|error|failed|bind)[^\n]*)Address already in use",
                 source="torch 1.0 to 2.15, python 3.8 to 3.14",
+            ),
+            Signature(
+                "but another process is utilizing it",
+                "ConnectionError: Tried to launch distributed communication on port `29500`, but another process is utilizing it.",
+                "another process",
+                r"launch distributed communication on port `(?P<port>\d+)`, but another process is utilizing it",
+                source="accelerate 0.20 to 1.12: --main_process_port",
             ),
         ),
         judge=port,
@@ -141,6 +148,20 @@ register(
                 "store has failed.",
                 "connection",
                 source="torch 1.9 to 2.15",
+            ),
+            Signature(
+                "retrieving ncclUniqueId from [0]",
+                "torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: wait timeout after 600000ms",
+                "ncclUniqueId",
+                r"retrieving ncclUniqueId from \[0\][^\n]*wait timeout",
+                source="torch 1.10 to 2.15: rank 0 did not come",
+            ),
+            Signature(
+                "wait timeout after",
+                "torch.distributed.DistStoreError: wait timeout after 300000ms, keys: /default_pg/0/store_based_barrier_key:1",
+                "wait timeout",
+                r"wait timeout after \d+ms, keys: ",
+                source="torch 2.2 to 2.15, TCPStore",
             ),
         ),
         judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("?", "not all")),
@@ -262,6 +283,13 @@ register(
                 r"environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set",
                 source="torch 1.0 to 2.15",
             ),
+            Signature(
+                "KeyError: '",
+                "KeyError: 'LOCAL_RANK'",
+                "KeyError: 'rank'",
+                r"^KeyError: '(?P<variable>LOCAL_RANK|RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|LOCAL_WORLD_SIZE)'$",
+                source="python 3.8 to 3.14, os.environ",
+            ),
         ),
         judge=not_started,
     ),
@@ -311,6 +339,13 @@ register(
                 r"out|Network is unreachable)",
                 source="NCCL 2.x",
             ),
+            Signature(
+                "Connect to",
+                "misc/socket.cc:538 NCCL WARN Net : Connect to 10.0.0.2<48339> failed : Connection refused",
+                "NCCL INFO Connect to 10.0.0.2",
+                r"NCCL WARN[^\n]*Connect to (?P<host>(?!172\.(?:1[7-9]|2\d|3[01])\.)\S+) failed : Connection refused",
+                source="NCCL 2.x: the peer has ended, or a port is closed",
+            ),
         ),
         kind=VAGUE,
         judge=lambda seen, verdict: with_message(
@@ -341,6 +376,84 @@ register(
             ),
         ),
         explains=("DST2",),
+    ),
+    Cause(
+        "DST232",
+        "local-rank-argument-of-old-launcher",
+        "The script and the launcher pass the local rank in different ways.",
+        "torch.distributed.launch passes --local-rank (before torch 2.0 --local_rank); torchrun sets LOCAL_RANK only.",
+        "the script does not know the launcher's argument {what}: torch.distributed.launch passes it, torchrun sets LOCAL_RANK in its place",
+        Remediation(
+            "Start with torchrun and read LOCAL_RANK from the environment, or accept both spellings",
+            (
+                "torchrun --nproc-per-node=gpu train.py",
+                "local_rank = int(os.environ['LOCAL_RANK'])",
+                "parser.add_argument('--local-rank', '--local_rank', type=int)",
+            ),
+        ),
+        (
+            Signature(
+                "unrecognized arguments:",
+                "train.py: error: unrecognized arguments: --local-rank=0",
+                "error: unrecognized arguments: --lr=0",
+                r"unrecognized arguments:[^\n]*(?P<what>--local[-_]rank)",
+                source="torch 1.0 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "DST233",
+        "launcher-has-no-slots",
+        "The launcher or scheduler has no room for what was asked.",
+        "mpirun counts cores as slots; Slurm knows GPUs as a generic resource by a name of its own.",
+        "the launcher cannot start the processes: {what}",
+        Remediation(
+            "Ask for what the nodes have",
+            (
+                "sinfo -o '%N %c %G %t'",
+                "mpirun --oversubscribe -np 8 ...",
+                "mpirun --hostfile hosts ...  # node1 slots=8",
+            ),
+        ),
+        (
+            Signature(
+                "not enough slots available",
+                "There are not enough slots available in the system to satisfy the 8",
+                "slots available",
+                r"(?P<what>not enough slots available in the system)",
+                source="Open MPI 2 to 5",
+            ),
+            Signature(
+                "generic resource (gres)",
+                "srun: error: Unable to create step for job 123: Invalid generic resource (gres) specification",
+                "gres=gpu:1",
+                r"(?P<what>Invalid generic resource \(gres\) specification)",
+                source="Slurm 18 to 25",
+            ),
+        ),
+    ),
+    Cause(
+        "DST234",
+        "mpirun-as-root",
+        "mpirun refuses to run as root.",
+        "Open MPI guards against it; in a container it is harmless.",
+        "mpirun refuses to run as root",
+        Remediation(
+            "Run as another user, or allow it in a container",
+            (
+                "docker run --user $(id -u):$(id -g) ...",
+                "mpirun --allow-run-as-root ...",
+            ),
+        ),
+        (
+            Signature(
+                "attempt to run as root",
+                "mpirun has detected an attempt to run as root.",
+                "run as root",
+                r"detected an attempt to run as root",
+                source="Open MPI 1.8 to 5",
+            ),
+        ),
     ),
     Cause(
         "DST212",

@@ -48,6 +48,8 @@ def keys(seen: Seen, verdict: Verdict) -> Verdict | None:
         return None
     if nested := _PARTS.intersection(unexpected):
         return _whole_file(verdict, sorted(nested, key=len, reverse=True)[0])
+    if part := _submodule(missing, unexpected):
+        return _of_a_part(verdict, *part)
     return with_message(
         verdict,
         f"the checkpoint's keys are not those of the model: {len(missing)} missing, {len(unexpected)} unexpected: "
@@ -60,6 +62,39 @@ def keys(seen: Seen, verdict: Verdict) -> Verdict | None:
         missing=len(missing),
         unexpected=len(unexpected),
     )
+
+
+def _submodule(missing: list[str], unexpected: list[str]) -> tuple[str, bool] | None:
+    """The prefix of which one side's keys are the other side's without it, and whether the checkpoint has it."""
+    for inner, outer, saved in ((unexpected, missing, False), (missing, unexpected, True)):
+        shared = {name for name in outer if any(name.endswith("." + short) for short in inner)}
+        if inner and len(shared) >= 0.8 * len(outer) and shared:
+            name = next(iter(sorted(shared)))
+            short = max((s for s in inner if name.endswith("." + s)), key=len)
+            prefix = name[: -len(short)]
+            if all(other.startswith(prefix) for other in shared):
+                return prefix, saved
+    return None
+
+
+def _of_a_part(verdict: Verdict, prefix: str, saved: bool) -> Verdict:
+    part = prefix.rstrip(".")
+    if saved:
+        message = (
+            f"the checkpoint's keys start with {prefix}, those of the model do not: it was saved from a larger model"
+        )
+        remedy = f"Strip the {prefix} prefix when loading"
+        commands: tuple[str, ...] = (
+            f"torch.nn.modules.utils.consume_prefix_in_state_dict_if_present(state, {prefix!r})",
+        )
+    else:
+        message = f"the checkpoint holds the weights of the part {part} only: the model's keys start with {prefix}"
+        remedy = f"Load it into that part, or add the {prefix} prefix"
+        commands = (
+            f"model.{part}.load_state_dict(state)",
+            f"state = {{{prefix!r} + k: v for k, v in state.items()}}",
+        )
+    return with_message(verdict, message, Remediation(remedy, commands), prefix=prefix)
 
 
 #: keys of a training checkpoint, under which the weights lie beside the rest

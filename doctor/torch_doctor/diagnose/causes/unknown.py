@@ -22,6 +22,12 @@ _ECHO = re.compile(
     r"|^SystemExit|BrokenPipeError|srun: error|FAILED$"
 )
 
+ABOVE = Remediation("Read the lines above it", ("PYTHONFAULTHANDLER=1 python train.py",))
+IN_THE_CODE = Remediation(
+    "Read the traceback above it: the lowest frame in your own code is where to start",
+    ("python -m pdb -c continue train.py",),
+)
+
 
 @check("SES299", "unrecognised-failure", tags={UNKNOWN})
 def unrecognised_failure(log: LogFacts) -> Iterator[Finding]:
@@ -55,7 +61,7 @@ def unrecognised_failure(log: LogFacts) -> Iterator[Finding]:
     yield Finding(
         Severity.NOTE,
         f"no known cause fits this log; {which}: {text}",
-        Remediation("Read the lines above it", ("PYTHONFAULTHANDLER=1 python train.py",)),
+        IN_THE_CODE if own else ABOVE,
         evidence,
         Location(log.path, line.number, snippet=line.text.strip()[:240]),
     )

@@ -1,0 +1,56 @@
+"""A failure that no signature knows: which line is shown, and when it comes before echoes."""
+
+from __future__ import annotations
+
+import io
+
+from torch_doctor.diagnose.causes.unknown import uncaught
+from torch_doctor.facts.log import LogFacts
+from torch_doctor.probes.log import read
+
+RANKS = (
+    "[rank1]: Traceback (most recent call last):\n"
+    '[rank1]:   File "/app/train.py", line 3, in <module>\n'
+    "[rank1]:     shard.check()\n"
+    "[rank1]: ValueError: bad sample 17 in shard 3\n"
+    "[rank0]: Traceback (most recent call last):\n"
+    '[rank0]:   File "/app/train.py", line 9, in <module>\n'
+    "[rank0]:     dist.all_reduce(x)\n"
+    "[rank0]: RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:47331\n"
+    "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+    "Root Cause (first observed failure):\n[0]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : 1 (pid: 5)\n"
+)
+TRACE = 'Traceback (most recent call last):\n  File "/app/a.py", line 1, in f\n    g()\n'
+CHAIN = "\nThe above exception was the direct cause of the following exception:\n\n"
+
+
+def log(text: str) -> LogFacts:
+    return read(io.BytesIO(text.encode()), "train.log")
+
+
+def shown(text: str) -> str:
+    facts = log(text)
+    index = uncaught(facts)
+    return "" if index is None else facts.lines[index].text
+
+
+def test_the_rank_that_failed_first_not_the_one_that_lost_its_peer() -> None:
+    assert shown(RANKS) == "ValueError: bad sample 17 in shard 3"
+
+
+def test_the_first_of_a_chain_of_causes() -> None:
+    assert shown(f"{TRACE}WidgetError: not aligned\n{CHAIN}{TRACE}PipelineError: step failed\n") == (
+        "WidgetError: not aligned"
+    )
+
+
+def test_an_exception_whose_name_does_not_end_in_error() -> None:
+    assert shown(f"{TRACE}mylib.TooBig: 7 of 5\n") == "mylib.TooBig: 7 of 5"
+
+
+def test_an_error_line_outside_of_a_traceback_is_none() -> None:
+    assert shown("ERROR could not send metrics\nepoch 1 loss 0.3\n") == ""
+
+
+def test_an_echo_alone_is_none() -> None:
+    assert shown(f"{TRACE}BrokenPipeError: [Errno 32] Broken pipe\n") == ""
