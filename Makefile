@@ -14,6 +14,9 @@ SCRIPT ?=
 # auto: use a Docker engine, set one up where there is none.  never: check this host in a virtual environment
 ENGINE ?= auto
 PYTEST ?=
+# processes that test; a file is never split, for its fixtures' sake
+JOBS ?= 2
+PARALLEL = -n $(JOBS) --dist loadfile
 export ENGINE
 export TORCH_DOCTOR_TEST_VARIANTS = $(TEST_VARIANTS)
 
@@ -40,14 +43,14 @@ check: ## is this machine fit to train? builds the image where its inputs change
 test: prepare $(VENV)/.ready ## all tests, those against real containers included
 	@$(MAKE) engine
 	@for variant in $(TEST_VARIANTS); do images/build.sh $$variant; done
-	@TORCH_DOCTOR_TESTS_NEED_ENGINE=$(NEED_ENGINE) $(BIN)/python -m pytest tests $(PYTEST)
+	@TORCH_DOCTOR_TESTS_NEED_ENGINE=$(NEED_ENGINE) $(BIN)/python -m pytest tests $(PARALLEL) $(PYTEST)
 
 test-unit: $(VENV)/.ready ## the tests that need neither engine nor GPU, in seconds
-	@$(BIN)/python -m pytest tests -m 'not engine and not gpu and not slow' $(PYTEST)
+	@$(BIN)/python -m pytest tests -m 'not engine and not gpu and not slow' $(PARALLEL) $(PYTEST)
 
 test-image: $(VENV)/.ready engine ## the tests against real containers
 	@for variant in $(TEST_VARIANTS); do images/build.sh $$variant; done
-	@TORCH_DOCTOR_TESTS_NEED_ENGINE=$(NEED_ENGINE) $(BIN)/python -m pytest tests -m engine $(PYTEST)
+	@TORCH_DOCTOR_TESTS_NEED_ENGINE=$(NEED_ENGINE) $(BIN)/python -m pytest tests -m engine $(PARALLEL) $(PYTEST)
 
 test-gpu: $(VENV)/.ready ## the tests that need an NVIDIA GPU; skipped, with the reason, where there is none
 	@$(BIN)/python -m pytest tests/gpu $(PYTEST)
