@@ -16,6 +16,8 @@ from torch_doctor.lint import suppress
 from torch_doctor.model import Check, CheckResult, Finding, Location, Notification, Outcome, Severity
 
 Pair = tuple[Check, Finding]
+#: training steps in one file from which on it is no code that a person wrote: the flow analysis is not linear in them
+MOST_STEPS = 300
 
 
 @dataclass
@@ -48,7 +50,10 @@ def lint(
                 gathered.notifications.append(item)
                 continue
             gathered.notifications += _unparsed(item)
-            if item.relevant:
+            if item.relevant and len(item.index.by_tail.get("backward", ())) > MOST_STEPS:
+                note = f"has more than {MOST_STEPS} calls of backward(): taken for generated and not analysed"
+                gathered.notifications.append(Notification(note, Location(item.path)))
+            elif item.relevant:
                 gathered.add(item, per_file_ignores or {})
     return gathered.done()
 

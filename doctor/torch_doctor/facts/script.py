@@ -77,7 +77,14 @@ class Script:
 
     def segment(self, node: ast.AST) -> str:
         """The source text of a node."""
-        return ast.get_source_segment(self.text, node) or ""
+        first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0) or 0
+        if not 0 < first <= last <= len(self.lines):
+            return ""
+        start, stop = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0)
+        rows = [line.encode() for line in self.lines[first - 1 : last]]
+        rows[-1] = rows[-1][:stop]
+        rows[0] = rows[0][start:]
+        return b"\n".join(rows).decode(errors="replace")
 
 
 def parse(path: str, text: str, **more: Any) -> Script:

@@ -334,12 +334,19 @@ def _is_forward(script: Script, call: ast.Call) -> bool:
     return False
 
 
+#: what a network called target goes with
+_COUNTERPARTS = named("online online_net predictor student policy actor critic q q_net")
+
+
 def _is_network_called(script: Script, function: ast.Name | ast.Attribute) -> bool:
-    """target(x), self.q1_target(x): a target or teacher network by its name, since it is called; nothing else known."""
+    """target(x), self.q1_target(x): a target or teacher network by its name, since it is called."""
     name = dotted(function)
-    if not words.says(words.TARGET_NET, name) and not words.says(words.TEACHER, name):
+    if not words.says(words.TARGET_NET, name) and "teacher" not in words.tail(name).lower():
         return False
-    bound = bindings(script, name, script.index.scope(function))
+    scope = script.index.scope(function)
+    if words.tail(name) == "target" and not any(words.tail(dotted(c.func)) in _COUNTERPARTS for c in scope.calls):
+        return False
+    bound = bindings(script, name, scope)
     return all(b.how == "parameter" for b in bound) and kind(script, function) == ""
 
 

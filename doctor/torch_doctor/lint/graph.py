@@ -93,12 +93,12 @@ def _bound(script: Script, item: Binding, depth: int) -> bool | None:
             return carries(script, item.value, depth - 1)
         return None if short not in PAIRS else carries(script, item.value, depth - 1)
     if item.how == "augment":
-        previous = last_before(script, item.name, item.node, item.scope)
         own = carries(script, item.value, depth - 1)
-        if own or previous is None or previous is item:
+        previous = last_before(script, item.name, item.node, item.scope)
+        if own or previous is None or previous is item or depth <= 1:
             return own
-        earlier = _bound(script, previous, depth - 1)
-        return own if earlier is False else earlier
+        before = _bound(script, previous, depth - 1)
+        return own if before is False else before
     if item.how == "with":
         return None
     return carries(script, item.value, depth - 1)

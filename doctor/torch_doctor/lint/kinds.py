@@ -76,15 +76,19 @@ def _by_use(script: Script, node: ast.AST) -> str:
     """module, for what eval(), train() or parameters() is called on in this file under the same name."""
     if not isinstance(node, (ast.Name, ast.Attribute)):
         return ""
+    used = script.memo.get("used_as_modules")
+    if used is None:
+        used = script.memo["used_as_modules"] = set()
+        for short in _MODULE_USES:
+            for call in script.index.by_tail.get(short, ()):
+                value = receiver(call)
+                if value is not None and not call.args and not call.keywords:
+                    name = dotted(value)
+                    used.add((name, None if name.startswith("self.") else script.index.scope(call)))
+    if not used:
+        return ""
     name = dotted(node)
-    for short in _MODULE_USES:
-        for call in script.index.by_tail.get(short, ()):
-            value = receiver(call)
-            if value is None or call.args or call.keywords or dotted(value) != name:
-                continue
-            if name.startswith("self.") or script.index.scope(call) is script.index.scope(node):
-                return "module"
-    return ""
+    return "module" if (name, None if name.startswith("self.") else script.index.scope(node)) in used else ""
 
 
 @functools.lru_cache(maxsize=1 << 16)

@@ -13,7 +13,9 @@ MODULE = re.compile(
     r"(?:model|net|module|gen|disc|q|policy|target)_.*(?:net|model|network|ddp|wrapped|compiled|ema|old|eval|g|d|t|s)|"
     r"net[gdabqe]|[gdq]net|[gd]_?[ab]|[gd]_(?:ab|ba)|[gd]|q_?target|target_?q|m"
 )
-OPTIMIZER = re.compile(r"(?:.*_|g|d)?(?:opt|optim|optimizer|optimiser|sgd|adam|adamw)(?:imizer)?(?:_?\w{1,8}|_.*)?")
+OPTIMIZER = re.compile(
+    r"(?:.*_|g|d)?(?:opt|optim|optimizer|optimiser|sgd|adam|adamw)(?:imizer)?(?:_?\w{1,8}|_.*)?|[gd]_solver"
+)
 NOT_OPTIMIZER = re.compile(
     r"opts?_?args|.*(?:option|config|cfg|params|kwargs|state|name|type|cls|class|sched).*|opts"
 )

@@ -101,9 +101,37 @@ def test_odd_sources(source: str) -> None:
     judge(parse("odd.py", "import torch\n" + source))
 
 
+TRAINING = """
+def train(model, loader, opt, loss_fn):
+    for x, y in loader:
+        opt.zero_grad()
+        loss_fn(model(x), y).backward()
+        opt.step()
+"""
+
+
+def test_a_chain_of_calls_takes_no_time(tmp_path: Path) -> None:
+    script = tmp_path / "chain.py"
+    script.write_text("import torch\nx = a" + ".b()" * 4000 + "\n")
+    start = time.process_time()
+    assert linting.lint([script], CHECKS).files == 1
+    assert time.process_time() - start < 5
+
+
+def test_a_function_that_calls_itself() -> None:
+    judge(
+        parse(
+            "loop.py",
+            "import torch\ndef loop(model, loader):\n    for x, y in loader:\n        model(x)\n"
+            "    return loop(model, loader)\n",
+        )
+    )
+
+
 def test_a_deep_expression_is_judged_or_named(tmp_path: Path) -> None:
     for name, text in {
         "chain.py": "import torch\nx = " + "+".join(["1"] * 5000) + "\n",
+        "trained.py": "import torch\nx = " + "+".join(["1"] * 20_000) + "\n" + TRAINING,
         "calls.py": "import torch\nx = a" + ".b()" * 3000 + "\n",
         "nested.py": "import torch\nx = " + "(" * 150 + "1" + ")" * 150 + "\n",
         "brackets.py": "import torch\nx = " + "[" * 5000 + "]" * 5000 + "\n",
@@ -113,7 +141,7 @@ def test_a_deep_expression_is_judged_or_named(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     found = linting.lint([tmp_path], CHECKS)
     assert not [r.reason for r in found.results if r.outcome is Outcome.CRASHED]
-    assert found.files == 6
+    assert found.files == 7
     assert all(Path(n.location.path).is_file() for n in found.notifications if n.location)
 
 
@@ -123,3 +151,19 @@ def test_a_huge_literal_takes_no_time(tmp_path: Path) -> None:
     start = time.process_time()
     assert linting.lint([script], CHECKS).files == 1
     assert time.process_time() - start < 5
+
+
+STEP = (
+    "    for x, y in loader:\n        loss = F.mse_loss(model(x), y)\n        loss.backward(); opt.step()\n"
+    "        total += loss\n"
+)
+
+
+@pytest.mark.parametrize(("steps", "named"), [(60, 0), (2000, 1)])
+def test_many_training_steps_end(tmp_path: Path, steps: int, named: int) -> None:
+    script = tmp_path / "many.py"
+    head = "import torch.nn.functional as F\ndef train(model, loader, opt):\n    model.eval()\n    total = 0\n"
+    script.write_text(head + STEP * steps)
+    start = time.process_time()
+    assert len(linting.lint([script], CHECKS).notifications) == named
+    assert time.process_time() - start < 15

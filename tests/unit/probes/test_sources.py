@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -176,3 +177,22 @@ def test_modules_beside(tmp_path: Path) -> None:
     assert beside["pkg.net"].path.endswith("pkg/net.py")
     assert beside["helpers"].path.endswith("helpers.py")
     assert "torch.nn" not in beside and "" not in beside and "..." not in beside
+
+
+def test_a_cell_that_was_left_out_is_known(tmp_path: Path) -> None:
+    script = read(tmp_path, notebook("y = 2", "x = 1\nz = (\n"), "a.ipynb")
+    assert isinstance(script, Script)
+    assert [(at.cell, at.line) for at in script.unparsed] == [(2, 2)]
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    unread = sources.read(tmp_path / "pipe.py")
+    assert isinstance(unread, Unread) and unread.notification.message == "is no regular file"
+
+
+def test_a_link_that_leads_to_itself_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "loop.py").symlink_to("loop.py")
+    (tmp_path / "train.py").write_text("import torch\n")
+    assert [p.name for p in sources.find([tmp_path])] == ["train.py"]

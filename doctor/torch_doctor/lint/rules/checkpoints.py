@@ -9,7 +9,7 @@ from torch_doctor.facts.code_index import dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
 from torch_doctor.lint.events import uses
-from torch_doctor.lint.flow import bindings, constant, keyword, last_before, origins, receiver
+from torch_doctor.lint.flow import bindings, call_sites, constant, keyword, last_before, origins, place, receiver
 from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, is_test_file, source
 from torch_doctor.lint.kinds import WRAPPERS, kind
 from torch_doctor.model import Finding
@@ -40,7 +40,7 @@ def wrapper_of(script: Script, node: ast.AST, depth: int = 4, sometimes: bool = 
         found = [
             b for b in bindings(script, name, script.index.scope(node)) if b.how == "assign" and b.value is not None
         ]
-        last = found[-1] if found else None
+        last = found[-1] if found and not _runs_before(script, node, found[-1].node) else None
     else:
         item = last_before(script, name, node)
         last = item if item is not None and item.how == "assign" else None
@@ -51,8 +51,15 @@ def wrapper_of(script: Script, node: ast.AST, depth: int = 4, sometimes: bool = 
     return wrapper_of(script, last.value, depth - 1, sometimes)
 
 
+def _runs_before(script: Script, node: ast.AST, wrapping: ast.AST) -> bool:
+    """Whether a method's only calls stand before a wrapping in its own method: _load() in __init__, before DDP."""
+    sites = call_sites(script, script.index.scope(node))
+    owner = script.index.scope(wrapping)
+    return bool(sites) and all(script.index.scope(s) is owner and place(s) < place(wrapping) for s in sites)
+
+
 def _wrapped_by_callers(script: Script, node: ast.AST, depth: int) -> str:
-    from torch_doctor.lint.flow import argument_for, call_sites
+    from torch_doctor.lint.flow import argument_for
 
     scope = script.index.scope(node)
     found = set()

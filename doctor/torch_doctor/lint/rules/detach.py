@@ -190,14 +190,19 @@ def _steps_only(script: Script, target: ast.AST, judge: ast.Call, maker: ast.Cal
         name = name.replace(word, "")
     if not name:
         return False
-    first = words.tail(d).lower().strip("_").removeprefix("net").replace("_", "")
-    other = words.tail(g).lower().strip("_").removeprefix("net").replace("_", "")
+    first, other = _short_name(d), _short_name(g)
     fits = name[0] == first[:1] and (
         name.startswith(first) or first.startswith(name) or words.says(words.DISCRIMINATOR, d)
     )
     return fits and not (
         other and name.startswith(other[: len(name)]) and other[:1] == name[0] and first[:1] != other[:1]
     )
+
+
+def _short_name(name: str) -> str:
+    """netD, model_D and D_net as d."""
+    short = words.tail(name).lower().strip("_").removeprefix("net").removeprefix("model").replace("_", "")
+    return short or words.tail(name).lower()
 
 
 _GENERATOR = re.compile(

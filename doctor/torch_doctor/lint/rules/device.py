@@ -164,6 +164,8 @@ def is_tensor(script: Script, node: ast.AST, depth: int = 4) -> bool:
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in PURE and not is_forward(script, node):
             return is_tensor(script, node.func.value, depth - 1)
+        if not node.args and not node.keywords:
+            return False  # self.read_model() makes a model
         return is_forward(script, node) and not isinstance(script.index.parent.get(node), ast.Attribute)
     if not isinstance(node, ast.Name):
         return False
@@ -432,9 +434,9 @@ def _moves_its_input(script: Script, call: ast.Call) -> bool:
             continue
         given = set(parameters(forward))
         for move in forward.calls:
-            if isinstance(move.func, ast.Attribute) and move.func.attr in ("to", "cuda"):
-                if dotted(move.func.value) in given:
-                    return True
+            moves = isinstance(move.func, ast.Attribute) and move.func.attr in ("to", "cuda")
+            if moves and dotted(receiver(move) or move) in given:
+                return True
     return False
 
 

@@ -315,7 +315,7 @@ def _used_for_items(owner: Scope, attribute: str) -> bool:
 
 
 def _made_of(value: ast.AST, attribute: str) -> bool:
-    """self.reader = Reader(self.file), self.rows = self.file["x"], self.rows = self.file.root.x; no copy of the data."""
+    """self.reader = Reader(self.file), self.rows = self.file["x"], self.rows = self.file.root.x; no copy."""
     if isinstance(value, ast.Call):
         return any(dotted(a) == attribute for a in value.args)
     while isinstance(value, (ast.Attribute, ast.Subscript)):

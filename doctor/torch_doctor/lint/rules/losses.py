@@ -225,6 +225,14 @@ EXPECTS = {
 _WANT_LOG = {"NLLLoss", "nll_loss"}
 
 
+def _elsewhere(script: Script, call: ast.Call, node: ast.AST | None) -> str:
+    """Where the activation stands, if that is this file and not beside the loss."""
+    line = getattr(node, "lineno", None)
+    if node is None or line is None or line == call.lineno or script.cells or node not in script.index.parent:
+        return ""
+    return f" of line {line}"
+
+
 @check("LOS102", "activation-does-not-fit-loss")
 def activation_does_not_fit_loss(script: Script) -> Iterator[Finding]:
     """A loss is given the output of an activation that it applies itself, or lacks one that it needs.
@@ -260,7 +268,9 @@ def activation_does_not_fit_loss(script: Script) -> Iterator[Finding]:
             bad, wants = EXPECTS[loss]
             activation, node = last_activation(script, call.args[0], 6)
             if activation in bad or (activation == "linear" and loss in _WANT_LOG):
-                shown = "logits go" if activation == "linear" else f"{activation} goes"
+                shown = (
+                    "logits go" if activation == "linear" else f"{activation}{_elsewhere(script, call, node)} goes"
+                )
                 yield finding(
                     script,
                     call,

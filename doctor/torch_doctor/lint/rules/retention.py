@@ -293,23 +293,32 @@ def _sum_is_needed(script: Script, target: str, node: ast.AST) -> bool:
 
 
 def _derives(script: Script, node: ast.AST, base: str, depth: int) -> bool:
-    for item in ast.walk(node):
-        if not isinstance(item, (ast.Name, ast.Attribute)):
-            continue
-        name = dotted(item)
-        if name == base:
-            return True
-        if depth and isinstance(item, ast.Name):
-            scope = script.index.scope(item)
-            for binding in scope.bindings.get(name, ()):
-                if (
-                    binding.value is not None
-                    and binding.how in ("assign", "augment", "unpack", "loop")
-                    and not inside(item, binding.node)
-                    and _derives(script, binding.value, base, depth - 1)
-                ):
-                    return True
-    return False
+    """Whether a value is made from what a name holds, through at most ``depth`` names of the same function."""
+    return base in _made_from(script, node, depth)
+
+
+def _made_from(script: Script, node: ast.AST, depth: int) -> set[str]:
+    """The names that a value is made from, those of the same function followed, each once."""
+    memo = script.memo.setdefault("made_from", {})
+    if (node, depth) in memo:
+        known: set[str] = memo[node, depth]
+        return known
+    found: set[str] = set()
+    stack = [(node, depth)]
+    while stack:
+        item, left = stack.pop()
+        for part in ast.walk(item):
+            name = dotted(part) if isinstance(part, (ast.Name, ast.Attribute)) else ""
+            if not name or name in found:
+                continue
+            found.add(name)
+            if left and isinstance(part, ast.Name):
+                for binding in script.index.scope(part).bindings.get(name, ()):
+                    used = binding.how in ("assign", "augment", "unpack", "loop")
+                    if binding.value is not None and used and not inside(part, binding.node):
+                        stack.append((binding.value, left - 1))
+    memo[node, depth] = found
+    return found
 
 
 def _is_reset_in(script: Script, target: str, node: ast.AST, loop: Loop | None) -> bool:
@@ -348,6 +357,8 @@ def _returns_sum(script: Script, target: str, node: ast.AST) -> bool:
 def _mend(script: Script, kept: ast.expr, target: str, node: ast.AST) -> Fix | None:
     if not isinstance(kept, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
         return None
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.IfExp):
+        return None  # the other branch keeps it, too
     scalar = is_scalar_loss(script, kept)
     method_name = ".item()" if scalar and not _needs_tensor(script, target, node) else ".detach()"
     return fix(f"keep {source(script, kept)}{method_name}", [insert(script, kept, method_name, after=True)])

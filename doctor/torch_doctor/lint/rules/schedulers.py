@@ -311,9 +311,9 @@ def _all_count_epochs(item: Stepped, epochs: int | None) -> bool:
 
 def _decays_by_epoch(item: Stepped) -> bool:
     """``lambda epoch: 0.95 ** epoch``: the parameter's name and a power of a constant say what is counted."""
-    function = _argument(item.made, "lr_lambda", 1)
-    found = [o.node for o in origins(item.where, function)] if function is not None else []
-    function = found[0] if len(found) == 1 else function
+    given = _argument(item.made, "lr_lambda", 1)
+    found = [o.node for o in origins(item.where, given)] if given is not None else []
+    function = found[0] if len(found) == 1 else given
     if (
         not isinstance(function, ast.Lambda)
         or len(function.args.args) != 1
