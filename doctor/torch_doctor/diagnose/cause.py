@@ -176,7 +176,8 @@ def matches(cause: Cause, log: LogFacts, machine: MachineFacts, run: RunFacts) -
             continue
         for match in _found(_compiled(signature.expression), signature, log):
             groups = {k: v for k, v in match.groupdict().items() if v is not None}
-            first, last = log.index_at(match.start()), log.index_at(max(match.start(), match.end() - 1))
+            start = match.end() - len(match[0].lstrip())  # a pattern may begin with the end of the line before
+            first, last = log.index_at(start), log.index_at(max(start, match.end() - 1))
             yield Seen(signature, groups, first, last, log, machine, run)
 
 

@@ -29,6 +29,7 @@ _PREFIXES = tuple(
         r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<source>[\w.-]{1,80}) (?=[\w./-]+(?:\[\d+\])?: )",  # the journal
         r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?\]\s?",
         r"\d{4}[-/]\d\d[-/]\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?\s(?!\d)",
+        r"-\s[\w.]{1,80}\s-\s(?:ERROR|CRITICAL)\s-\s",  # Python's logging, where each line of a traceback is a record
     )
 )
 _INNER_RANK = re.compile(r"\[Rank (\d+)\]|\brank[ =:]{1,2}(\d+)\b|PG ID \d+ PG GUID \S+ Rank (\d+)\]", re.IGNORECASE)

@@ -29,6 +29,7 @@ def dull(lines: int, start: int = 0) -> str:
     [
         (f"[rank3]: {ERROR}", ERROR, 3, ""),
         (f"[rank 3]: {ERROR}", ERROR, 3, ""),
+        (f"2026-11-30 10:00:00,123 - trainer - ERROR - {ERROR}", ERROR, None, ""),
         ('[rank3]:   File "/app/train.py", line 3, in main', '  File "/app/train.py", line 3, in main', 3, ""),
         (f"[default2]:{ERROR}", ERROR, 2, ""),
         (f"12: {ERROR}", ERROR, 12, ""),
