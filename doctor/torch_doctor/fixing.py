@@ -56,7 +56,7 @@ def changes(
         DoctorError: for a path that does not exist.
     """
     found = []
-    for item in snapshot.sources(paths, exclude):
+    for item in map(snapshot.source, snapshot.source_paths(paths, exclude)):
         if isinstance(item, Script) and item.relevant and not item.cells:
             change = mend(item, checks, unsafe=unsafe, per_file_ignores=per_file_ignores or {})
             if change is not None:

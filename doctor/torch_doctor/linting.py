@@ -7,10 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from torch_doctor import runner, snapshot
 from torch_doctor.deep import with_large_stack
+from torch_doctor.errors import CannotRun
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import suppress
 from torch_doctor.model import Check, CheckResult, Finding, Location, Notification, Outcome, Severity
@@ -18,6 +20,9 @@ from torch_doctor.model import Check, CheckResult, Finding, Location, Notificati
 Pair = tuple[Check, Finding]
 #: training steps in one file from which on it is no code that a person wrote: the flow analysis is not linear in them
 MOST_STEPS = 300
+
+#: files from which on a second process pays for its start, and how many a process takes at once
+WORTH_PROCESSES, CHUNK = 100, 16
 
 
 @dataclass
@@ -36,26 +41,46 @@ def lint(
     *,
     exclude: Iterable[str] = (),
     per_file_ignores: Mapping[str, Iterable[str]] | None = None,
+    jobs: int = 1,
 ) -> Linted:
-    """Judge files and folders by the rules. Results and findings come in the same order always.
+    """Judge files and folders by the rules, in ``jobs`` processes where there are many.
+
+    Results and findings come in the same order always.
 
     Raises:
         DoctorError: for a path that does not exist.
+        CannotRun: where a process dies over a file.
     """
-    gathered = _Gathered(checks)
-    with _without_collector():
-        for item in snapshot.sources(paths, exclude):
-            gathered.files += 1
-            if isinstance(item, Notification):
-                gathered.notifications.append(item)
-                continue
-            gathered.notifications += _unparsed(item)
-            if item.relevant and len(item.index.by_tail.get("backward", ())) > MOST_STEPS:
-                note = f"has more than {MOST_STEPS} calls of backward(): taken for generated and not analysed"
-                gathered.notifications.append(Notification(note, Location(item.path)))
-            elif item.relevant:
-                gathered.add(item, per_file_ignores or {})
+    files = snapshot.source_paths(paths, exclude)
+    gathered = _Gathered(checks, per_file_ignores or {})
+    if jobs > 1 and len(files) >= WORTH_PROCESSES:
+        for part in _in_processes(files, checks, per_file_ignores or {}, jobs):
+            gathered.merge(part)
+    else:
+        gathered.read(files)
     return gathered.done()
+
+
+def _in_processes(
+    files: Sequence[Path], checks: Sequence[Check], per_file: Mapping[str, Iterable[str]], jobs: int
+) -> Iterator[_Gathered]:
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    chunks = [files[start : start + CHUNK] for start in range(0, len(files), CHUNK)]
+    # fork: the rules are loaded already, and this process has no threads
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
+        try:
+            yield from pool.map(partial(_part, checks=checks, per_file=per_file), chunks)
+        except BrokenProcessPool as error:
+            raise CannotRun("lint", "a process died over a file", "--jobs 1 shows at which") from error
+
+
+def _part(files: Sequence[Path], checks: Sequence[Check], per_file: Mapping[str, Iterable[str]]) -> _Gathered:
+    gathered = _Gathered(checks, per_file)
+    gathered.read(files)
+    return gathered
 
 
 @contextmanager
@@ -86,15 +111,43 @@ def _judge(item: Check, script: Script) -> CheckResult:
 class _Gathered:
     """Results of one rule over many files, put together."""
 
-    def __init__(self, checks: Sequence[Check]) -> None:
+    def __init__(self, checks: Sequence[Check], per_file: Mapping[str, Iterable[str]]) -> None:
         self.checks = checks
+        self.per_file = per_file
         self.files = 0
         self.notifications: list[Notification] = []
         self.found: dict[str, list[Pair]] = {}
         self.crashes: defaultdict[str, list[str]] = defaultdict(list)
         self.duration: defaultdict[str, float] = defaultdict(float)
 
-    def add(self, script: Script, per_file: Mapping[str, Iterable[str]]) -> None:
+    def read(self, files: Iterable[Path]) -> None:
+        """Judge each of the files."""
+        with _without_collector():
+            for path in files:
+                self.files += 1
+                item = snapshot.source(path)
+                if isinstance(item, Notification):
+                    self.notifications.append(item)
+                    continue
+                self.notifications += _unparsed(item)
+                if item.relevant and len(item.index.by_tail.get("backward", ())) > MOST_STEPS:
+                    note = f"has more than {MOST_STEPS} calls of backward(): taken for generated and not analysed"
+                    self.notifications.append(Notification(note, Location(item.path)))
+                elif item.relevant:
+                    self.add(item)
+
+    def merge(self, other: _Gathered) -> None:
+        """Take over what another process gathered over other files."""
+        self.files += other.files
+        self.notifications += other.notifications
+        self.found |= other.found
+        for id, crashes in other.crashes.items():
+            self.crashes[id] += crashes
+        for id, duration in other.duration.items():
+            self.duration[id] += duration
+
+    def add(self, script: Script) -> None:
+        """Judge one file."""
         pairs: list[Pair] = []
         for item in self.checks:
             result = _judge(item, script)
@@ -103,7 +156,7 @@ class _Gathered:
             if result.outcome is Outcome.CRASHED:
                 self.crashes[item.id].append(f"{script.path}: {result.reason}")
         notes = suppress.comments(script)
-        pairs = suppress.by_configuration(script.path, suppress.apply(script, pairs, notes), per_file)
+        pairs = suppress.by_configuration(script.path, suppress.apply(script, pairs, notes), self.per_file)
         self.found[script.path] = sorted(pairs, key=_order)
         for note, code in suppress.unused(notes, self.checks):
             what = f"suppression of {code}" if code else "suppression"

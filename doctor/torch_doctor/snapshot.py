@@ -7,7 +7,7 @@ import enum
 import importlib
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -71,17 +71,23 @@ def _probe(need: type, request: Request) -> Any:
         return ProbeFailure(f"{need.__name__} probe: {type(error).__name__}: {error}", FailureKind.ERROR)
 
 
-def sources(paths: Iterable[Path], exclude: Iterable[str] = ()) -> Iterator[Script | Notification]:
-    """Python files and notebooks, parsed; what could not be read is a Notification in its place.
+def source_paths(paths: Iterable[Path], exclude: Iterable[str] = ()) -> list[Path]:
+    """The Python files and notebooks of files and folders, in order.
 
     Raises:
         DoctorError: for a path that does not exist.
     """
-    from torch_doctor.probes import sources as probe
+    from torch_doctor.probes import sources
 
-    for path in probe.find(paths, exclude):
-        found = probe.read(path)
-        yield found if isinstance(found, Script) else found.notification
+    return list(sources.find(paths, exclude))
+
+
+def source(path: Path) -> Script | Notification:
+    """A file, parsed; or the Notification of why it could not be read."""
+    from torch_doctor.probes import sources
+
+    found = sources.read(path)
+    return found if isinstance(found, Script) else found.notification
 
 
 def plain(facts: Mapping[type, Any]) -> dict[str, Any]:

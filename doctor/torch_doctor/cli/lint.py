@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ Paths = Annotated[
 Exclude = Annotated[list[str] | None, typer.Option(help="Not files and folders that match this pattern.")]
 Fix = Annotated[bool, typer.Option("--fix", help="Apply the safe fixes, then report what is left.")]
 Unsafe = Annotated[bool, typer.Option("--unsafe-fixes", help="With --fix or --diff: the unsafe ones, too.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; without it, one a CPU where there are many files.")]
 Diff = Annotated[bool, typer.Option("--diff", help="Print what --fix would change; exit with 1 if anything.")]
 
 
@@ -30,6 +32,7 @@ def lint(
     fix: Fix = False,
     unsafe_fixes: Unsafe = False,
     diff: Diff = False,
+    jobs: Jobs = None,
     verbose: Verbose = False,
 ) -> None:
     """Pitfalls in training code: parsed, never executed."""
@@ -46,7 +49,7 @@ def lint(
     wanted = paths or [Path()]
     if fix or diff:
         _mend(wanted, checks, write=not diff, unsafe=unsafe_fixes, **options)
-    found = linting.lint(wanted, checks, **options)
+    found = linting.lint(wanted, checks, jobs=jobs or len(os.sched_getaffinity(0)), **options)
     facts = {"lint": {"files": found.files}}
     report = Report("lint", found.results, facts, found.notifications, time.monotonic() - start)
     emit.finish(report, format=format, output=output, fail_on=fail_on, verbose=verbose)
