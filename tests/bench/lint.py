@@ -48,7 +48,19 @@ def cpu_seconds(command: list[str]) -> float:
 
 def lint(target: Path) -> list[str]:
     """The command that lints a path."""
-    return [sys.executable, "-m", "torch_doctor", "lint", "--format", "json", "--fail-on", "never", "--jobs", "1", str(target)]
+    return [
+        sys.executable,
+        "-m",
+        "torch_doctor",
+        "lint",
+        "--format",
+        "json",
+        "--fail-on",
+        "never",
+        "--jobs",
+        "1",
+        str(target),
+    ]
 
 
 def lines_in(tree: Path) -> int:

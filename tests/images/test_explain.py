@@ -217,7 +217,7 @@ FAILURES = (
         "an empty checkpoint",
         "CKP205",
         train("open('/tmp/a.pt', 'wb').close()", "torch.load('/tmp/a.pt')"),
-        "cut short",
+        "is empty",
     ),
     Failure(
         "a Git LFS pointer",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from torch_doctor.model import FAMILIES, Check, CheckResult, Finding, Location, Outcome, Report, Severity, counted
@@ -87,13 +87,13 @@ def _finding(console: Console, check: Check, finding: Finding) -> None:
         head.append(f" ({finding.role})", style="dim")
     console.print(head, soft_wrap=True)
     where = f"{place(finding.location)}: " if finding.location else ""
-    console.print(_indented(f"{where}{finding.message}"))
+    _indented(console, f"{where}{finding.message}")
     if finding.location is not None and finding.location.snippet:
         for row in frame(finding.location):
             # code is never wrapped
             console.print(Text(visible(row), style="dim"), soft_wrap=True)
     if finding.remediation.text:
-        console.print(_indented(finding.remediation.text))
+        _indented(console, finding.remediation.text)
     for command in finding.remediation.commands:
         # a command is pasted: it is never wrapped
         console.print(
@@ -102,8 +102,18 @@ def _finding(console: Console, check: Check, finding: Finding) -> None:
     console.print()
 
 
-def _indented(text: str) -> Padding:
-    return Padding(Text(visible(text)), (0, 0, 0, 2))
+def _indented(console: Console, text: str) -> None:
+    # a word that is longer than the line (a path) stays whole: it is searched for, and clicked on
+    lines = textwrap.wrap(
+        visible(text),
+        console.width,
+        initial_indent="  ",
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
 
 
 def frame(location: Location) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -13,7 +14,7 @@ from support import reports
 from support.golden import assert_golden
 
 from torch_doctor import report
-from torch_doctor.model import Report
+from torch_doctor.model import Location, Report
 
 GOLDEN = Path(__file__).parent / "golden"
 SCHEMA = Path(__file__).parents[3] / "doctor/docs/report.schema.json"
@@ -119,3 +120,10 @@ def test_colour_where_it_is_asked_for() -> None:
 
 def test_ascii_where_the_terminal_has_no_utf8() -> None:
     report.render("table", reports.HEALTHY, report.Style(unicode=False)).encode("ascii")
+
+
+def test_a_path_that_is_longer_than_the_line_stays_whole() -> None:
+    path = "/data/" + "deep/" * 20 + "train.py"
+    found = replace(reports.GRAD, location=Location(path, 3))
+    result = replace(reports.FULL.results[1], findings=(found,))
+    assert f"  {path}:3:\n" in report.render("table", Report("lint", (result,)), report.Style(width=40))

@@ -17,20 +17,20 @@ MODULE_LEVEL = Remediation(
 OPEN_LATE = "Open it lazily, on the first __getitem__ in each worker (keep the path in __init__, None for the handle)"
 
 
-#: type named in "cannot pickle 'X' object" -> (what it is, what to do)
+#: type named in "cannot pickle 'X' object" -> (what it is, what to do); Python 3.13 names some without their module
 UNPICKLABLE = (
     (
-        r"_io\.TextIOWrapper",
+        r"(?:_io\.)?TextIOWrapper",
         "an open text file",
         "read the list into memory in __init__ and close the file, or open it in each worker",
     ),
     (
-        r"_io\.Buffered\w+|_io\.FileIO|BufferedReader",
+        r"(?:_io\.)?(?:Buffered\w+|FileIO)",
         "an open binary file (also behind np.load of an .npz archive)",
         "load the arrays and close it, or open it lazily in each worker",
     ),
     (
-        r"torch\._C\.Generator",
+        r"(?:torch\._C\.)?Generator",
         "a torch.Generator",
         "create the generator in worker_init_fn from a seed (torch.initial_seed())",
     ),
@@ -41,7 +41,7 @@ UNPICKLABLE = (
         "open the environment lazily, once in each worker",
     ),
     (
-        r"_thread\.\w+|_?thread\.\w*lock\w*|RLock",
+        r"_thread\.\w+|_?thread\.\w*lock\w*|R?Lock|lock",
         "a lock or a thread",
         "make it in each worker, or leave it out in __getstate__",
     ),
@@ -52,9 +52,13 @@ UNPICKLABLE = (
     ),
     (r"module", "a module object", "import the module in the function that needs it"),
     (r"weakref(?:\.\w+)?", "a weak reference", "drop it in __getstate__"),
-    (r"_?(?:asyncio|ssl|socket)\.\w+|socket", "a socket or connection", "connect lazily, once in each worker"),
     (
-        r"_queue\.SimpleQueue|queue\.\w+",
+        r"_?(?:asyncio|ssl|socket)\.\w+|socket|SSL(?:Context|Socket)",
+        "a socket or connection",
+        "connect lazily, once in each worker",
+    ),
+    (
+        r"(?:_queue\.)?SimpleQueue|queue\.\w+",
         "a thread queue",
         "use torch.multiprocessing.Queue, or make it in each worker",
     ),
@@ -63,7 +67,7 @@ UNPICKLABLE = (
         "an open video",
         "open the video lazily in each worker",
     ),
-    (r"mmap\.mmap", "a memory map", "map the file lazily in each worker"),
+    (r"(?:mmap\.)?mmap", "a memory map", "map the file lazily in each worker"),
     (
         r"(?:\w+\.)*(?:CudaStream|Stream|Event)",
         "a CUDA stream or event",
@@ -75,7 +79,7 @@ UNPICKLABLE = (
         "an object of a C library (ctypes pointers)",
         "keep what makes the object and make it lazily in each worker",
     ),
-    (r"re\.Match|_sre\.\w+", "a match object", "keep the strings it holds"),
+    (r"(?:re\.)?Match|_sre\.\w+", "a match object", "keep the strings it holds"),
 )
 
 
