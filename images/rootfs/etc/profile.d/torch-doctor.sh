@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Debian's /etc/profile sets PATH anew for login shells, which tmux and `bash -l` start
 case ":$PATH:" in
 *:/opt/venv/bin:*) ;;
