@@ -106,7 +106,7 @@ FAILURES = (
         "MEM203 MEM206 SES203",
         loader("self.kept = getattr(self, 'kept', []) + [torch.ones(16 << 20)]; return torch.zeros(3)"),
         "OOM killer",
-        ("--memory=700m", "--memory-swap=700m"),
+        ("--memory=1500m", "--memory-swap=1500m"),
     ),
     Failure("a worker that crashes", "SES211", loader("import ctypes; ctypes.string_at(0)"), "native crash"),
     Failure("a worker that exits", "WRK211", loader("import os; os._exit(3)"), "num_workers=0"),

@@ -354,6 +354,7 @@ def test_the_end_is_recorded_on_a_full_disk(image: str) -> None:
         script = "head -c 1m /dev/zero > /state/filler; head -c 1m /dev/zero | tr '\\0' x; echo; echo the end; exit 9"
         done = found.exec("torch-doctor", *RUN, "--", "sh", "-c", script)
         assert done.returncode == 9 and done.stdout.endswith("the end\n")
+        assert done.stdout.count("x") <= 1 << 20, "no byte is shown twice"
         row = found.ps()["exp"]
         assert (row["state"], row["exit_status"]) == ("failed", 9)
         assert row["log_lost_bytes"] > 500000

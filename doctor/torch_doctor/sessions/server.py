@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from torch_doctor.sessions import protocol, state
 
 #: output for a view that does not read; past it the view misses what the log could not take either
-BACKLOG_BYTES = 1 << 20
+BACKLOG_BYTES = 4 << 20
 
 
 class Handler(Protocol):

@@ -214,7 +214,11 @@ class Supervisor:
             wait = min(RESTART_SECONDS * 2 ** (len(attempts) - 1), LONGEST_RESTART_SECONDS)
             self.after(wait, "restart", self._restart)
             return
+        seen = bool(self.log.held)
         self.log.close(Path(self.spec.spill) if self.spec.spill else None)
+        if seen:
+            # the end made a little room in the log for what the views have had as it came
+            self.server.to_views(protocol.seek(self.log.file_bytes))
         self.change(status=verdict.status(how), child=None, exit=how, attempts=attempts, ended=time.time())
         if failed and self.spec.postmortem:
             self._begin_postmortem()
@@ -285,18 +289,22 @@ class Supervisor:
         if raw != self.raw:
             self.raw = raw
             self.server.to_views(protocol.frame(protocol.RAW, b"1" if raw else b"0"))
+        missing = self.log.dropped + len(self.log.held)
         if self.log.write(data):
             self.server.bell()
             return
-        self.server.output(data)
+        # what the log took before it refused is read from there: views get the rest
+        missing = self.log.dropped + len(self.log.held) - missing
+        self.server.output(data[len(data) - missing :])
         if "log" not in self.timers:
             self.change()
             self.after(LOG_RETRY_SECONDS, "log", self._retry_log)
 
     def _retry_log(self) -> None:
-        if self.log.retry():
-            # views have seen it as it came
-            self.server.to_views(protocol.seek(self.log.file_bytes))
+        whole = self.log.retry()
+        # views have seen it as it came
+        self.server.to_views(protocol.seek(self.log.file_bytes))
+        if whole:
             self.change()
         else:
             self.after(LOG_RETRY_SECONDS, "log", self._retry_log)

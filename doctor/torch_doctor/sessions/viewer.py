@@ -18,7 +18,7 @@ from pathlib import Path
 
 from torch_doctor.errors import DoctorError
 from torch_doctor.sessions import protocol, state, store, terminal
-from torch_doctor.sessions.log import Follower
+from torch_doctor.sessions.log import Follower, chunks
 from torch_doctor.sessions.state import State
 
 #: how much of the log a new window shows first
@@ -56,6 +56,10 @@ class View:
             if self._log is None:
                 # it ended before the supervisor could answer: what it wrote is all there
                 self._follow_from(sys.maxsize)
+                self._show_log()
+                # and what the log could not take
+                for data in chunks(store.fallback_to(self.place).with_suffix(".log-tail")):
+                    self._write(data)
             self._show_log()
         return self._end
 
