@@ -74,7 +74,8 @@ class LogWriter:
 
     def close(self, spill: Path | None = None) -> None:
         """Write what is held, or put it into ``spill`` and record that the log lacks it."""
-        if self.held and not self.retry():
+        # a part would stand in the log and in the views twice: all of it, or none
+        if self.held and not (self._has_room() and self.retry()):
             with contextlib.suppress(OSError):
                 if spill is not None:
                     spill.write_bytes(self.held)
@@ -82,6 +83,12 @@ class LogWriter:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def _has_room(self) -> bool:
+        if self._descriptor < 0:
+            return True
+        found = os.fstatvfs(self._descriptor)
+        return found.f_bavail * found.f_frsize > len(self.held) + found.f_frsize
 
     def _append(self, view: memoryview) -> int:
         written = 0
