@@ -222,7 +222,10 @@ time.sleep(600)
     started = until(lambda: found if len(found := [int(p) for p in pids.read_text().split()]) == 3 else None)
     assert not any(map(gone, started))
     doctor("stop", "forks", "--grace", "1")
-    assert all(map(gone, started)) and gone(doctor.supervisor("forks"))
+    assert all(map(gone, started))
+    # it tells the end before it ends itself
+    supervisor = doctor.supervisor("forks")
+    until(lambda: gone(supervisor), "the supervisor to end")
 
 
 def test_what_a_child_leaves_when_it_ends_by_itself_is_ended_too(doctor: Sessions) -> None:
