@@ -62,7 +62,7 @@ def build(
         raise RegistrationError(f"{id}: an ID is one of {', '.join(FAMILIES)} and three digits from 000 to 299")
     if not _NAME.fullmatch(name) or name.startswith(_OPINIONS[0]) or name.endswith(_OPINIONS[1:]):
         raise RegistrationError(f"{id}: {name!r} must be kebab-case and name the fault")
-    text = inspect.cleandoc(doc or function.__doc__ or "")
+    text = doc.strip() or inspect.cleandoc(function.__doc__ or "")
     _require_headings(id, text)
     needs, judges = _needs(id, function)
     return Check(id, name, match[1], frozenset(tags), needs, function, text, judges)
@@ -90,10 +90,16 @@ def _require_headings(id: str, text: str) -> None:
         raise RegistrationError(f"{id}: the docstring starts with one line that says what the fault is")
 
 
+#: of functions that share their code, as the closures of the causes do
+_needs_of: dict[types.CodeType, tuple[tuple[type, ...], frozenset[type]]] = {}
+
+
 def _needs(id: str, function: Callable[..., Any]) -> tuple[tuple[type, ...], frozenset[type]]:
+    code = function.__code__
+    if code in _needs_of:
+        return _needs_of[code]
     needs: list[type] = []
     judges: set[type] = set()
-    code = function.__code__
     for parameter in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
         if parameter not in function.__annotations__:
             raise RegistrationError(f"{id}: parameter {parameter!r} has no annotation")
@@ -104,7 +110,8 @@ def _needs(id: str, function: Callable[..., Any]) -> tuple[tuple[type, ...], fro
         needs.append(facts[0])
         if ProbeFailure in members:
             judges.add(facts[0])
-    return tuple(needs), frozenset(judges)
+    _needs_of[code] = tuple(needs), frozenset(judges)
+    return _needs_of[code]
 
 
 _evaluated: dict[tuple[str, int], Any] = {}

@@ -53,7 +53,7 @@ def describe(error: BaseException) -> str:
 
 def _missing(item: Check, facts: Facts) -> tuple[type, ProbeFailure] | None:
     for need in item.needs:
-        value = facts.get(need, ProbeFailure(f"no probe gave {need.__name__}"))
+        value = facts[need] if need in facts else ProbeFailure(f"no probe gave {need.__name__}")
         if isinstance(value, ProbeFailure) and need not in item.judges_failure:
             return need, value
     return None

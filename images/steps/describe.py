@@ -116,11 +116,9 @@ def sbom(facts: dict[str, Any], components: list[dict[str, Any]]) -> dict[str, A
 
 
 def subcommands() -> list[str]:
-    from typer.main import get_command
+    from torch_doctor.cli.command import COMMANDS
 
-    from torch_doctor.cli.app import app
-
-    return sorted(get_command(app).commands)  # type: ignore[attr-defined]
+    return sorted(COMMANDS)
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from support.command import environment, torch_doctor
 
 from torch_doctor import __version__
-from torch_doctor.cli.app import COMMANDS
+from torch_doctor.cli.command import COMMANDS
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"]])
@@ -91,6 +91,39 @@ def test_a_reader_that_goes_away_gets_no_traceback() -> None:
         ["bash", "-c", script], env=environment(), capture_output=True, text=True, timeout=60, check=False
     )
     assert "Traceback" not in done.stderr and "Exception" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", ["rule", "--version", "explain train.log", "explain -"])
+def test_output_that_cannot_be_written_is_no_finding_and_no_traceback(arguments: str, tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text("epoch 1\nValueError: optimizer got an empty parameter list\n")
+    script = f"{sys.executable} -m torch_doctor {arguments} > /dev/full < train.log"
+    done = subprocess.run(
+        ["bash", "-c", script],
+        env=environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    assert done.stderr == "error: standard output: No space left on device\nhint: df -h\n"
+
+
+def test_a_command_loads_none_of_the_others_and_an_unknown_one_is_told_what_was_meant() -> None:
+    code = (
+        "import sys, contextlib\n"
+        "from torch_doctor.cli.app import main\n"
+        "sys.argv = ['torch-doctor', 'ps', '--help']\n"
+        "with contextlib.suppress(SystemExit): main()\n"
+        "print('LOADED', *sorted(m for m in sys.modules if m.startswith('torch_doctor.cli.')))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60, check=True
+    )
+    loaded = set(done.stdout.split("LOADED", 1)[1].split())
+    assert {name for name in COMMANDS if f"torch_doctor.cli.{name}" in loaded} == {"ps"}
+    assert "Did you mean 'explain'?" in torch_doctor("explian").stderr
 
 
 def test_a_latin1_terminal_gets_escapes_and_no_error() -> None:

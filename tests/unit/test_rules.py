@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from torch_doctor import registry, rules
-from torch_doctor.cli.app import COMMANDS
+from torch_doctor.cli.command import COMMANDS
 from torch_doctor.model import HEADINGS, Check
 
 ALL = registry.load()

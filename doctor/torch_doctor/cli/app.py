@@ -1,8 +1,8 @@
-"""The application: registers the commands, renders errors once, ends with the right status."""
+"""The application: finds the command, renders errors once, ends with the right status."""
 
 from __future__ import annotations
 
-import importlib
+import errno
 import os
 import sys
 from typing import NoReturn
@@ -10,28 +10,15 @@ from typing import NoReturn
 import typer
 
 from torch_doctor import __version__
-from torch_doctor.cli.command import DoctorCommand
-from torch_doctor.errors import DoctorError
+from torch_doctor.cli.command import DoctorGroup
+from torch_doctor.errors import CannotRun, DoctorError
 
-#: module in torch_doctor.cli -> its command's name and function of the same name; order of ``--help``
-COMMANDS = (
-    "check",
-    "lint",
-    "explain",
-    "run",
-    "ps",
-    "attach",
-    "logs",
-    "stop",
-    "wait",
-    "rm",
-    "rule",
-    "diff",
-    "health",
-)
+#: a disk that takes no more: the user's to mend, as against a fault of ours
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 app = typer.Typer(
     name="torch-doctor",
+    cls=DoctorGroup,
     help="Preflight, detachable sessions, lint and post-mortem for PyTorch training.",
     rich_markup_mode=None,  # rich's help costs 60 ms and needs rich.table
     pretty_exceptions_enable=False,
@@ -39,13 +26,6 @@ app = typer.Typer(
     add_completion=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def _register() -> None:
-    for name in COMMANDS:
-        module = importlib.import_module(f"torch_doctor.cli.{name}")
-        settings = getattr(module, "CONTEXT_SETTINGS", None)
-        app.command(name, cls=DoctorCommand, context_settings=settings)(getattr(module, name))
 
 
 def _show_version(wanted: bool) -> None:
@@ -61,9 +41,6 @@ def _root(
     pass
 
 
-_register()
-
-
 def main() -> NoReturn:
     """Entry point of ``torch-doctor``: every error a user can mend ends here, in one form."""
     try:
@@ -74,7 +51,18 @@ def main() -> NoReturn:
             print(f"hint: {error.hint}", file=sys.stderr)
         sys.exit(error.exit_status)
     except BrokenPipeError:
-        # the reader went away (| head): no traceback, and nothing more to flush at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()  # the reader went away (| head)
         sys.exit(141)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        print(f"error: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
+        print("hint: df -h", file=sys.stderr)
+        _discard_output()
+        sys.exit(CannotRun.exit_status)
     sys.exit(0)
+
+
+def _discard_output() -> None:
+    """What is still to be written goes nowhere, so that the end of the interpreter does not fail on it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -265,7 +265,9 @@ def _known(text: str, words: Mapping[str, str]) -> bool:
 
 
 def _doc(cause: Cause) -> str:
-    samples = "\n".join(f"    {line}" for s in cause.signatures[:3] for line in s.sample.splitlines()[:3])
+    samples = "\n".join(
+        f"    {line.expandtabs()}" for s in cause.signatures[:3] for line in s.sample.splitlines()[:3]
+    )
     commands = "".join(f"\n    {c}" for c in cause.remedy.commands)
     sources = sorted({s.source for s in cause.signatures if s.source})
     references = (

@@ -129,11 +129,9 @@ def completed(log: LogFacts) -> int | None:
 
 
 def _completed(log: LogFacts) -> int | None:
-    done = [i for i, line in enumerate(log.lines) if _DONE.search(line.text)]
-    if not done:
-        return None
-    later = [i for i in failures(log) if i > done[-1]]
-    return None if later else done[-1]
+    last_failure = max(failures(log), default=0)
+    late = range(len(log.lines) - 1, last_failure - 1, -1)
+    return next((i for i in late if _DONE.search(log.lines[i].text)), None)
 
 
 #: torchrun names the rank that failed first

@@ -22,7 +22,7 @@ from torch_doctor.facts.logline import clean
 from torch_doctor.facts.request import Request
 from torch_doctor.model import ProbeFailure
 
-BLOCK_BYTES = 1 << 17
+BLOCK_BYTES = 1 << 16  # from 128 KiB on, the allocator maps each block anew
 #: a longer line is cut: nothing that explains a crash stands that far to the right
 LINE_BYTES = 1 << 13
 HEAD_LINES, TAIL_LINES, SAMPLE_LINES = 64, 160, 128
@@ -202,20 +202,24 @@ class _Reader:
         """A dull block: its end is kept in mind for what may come after it, and its last line as a sample."""
         self.passed = (block, count, self.number, self.place)
         if self.blocks % self.kept.every == 0:
-            self._remember()
-            self.kept.sample(self.before[-1])
+            self.kept.sample(self._ends(1)[0])
 
     def _remember(self) -> None:
         """Take the end of the last dull block apart."""
-        if self.passed is None:
-            return
-        block, count, number, place = self.passed
+        self.before.extend(self._ends(TAIL_LINES))
         self.passed = None
-        tail = _lines(block[-TAIL_BYTES:])[-TAIL_LINES:]
+
+    def _ends(self, most: int) -> list[tuple[int, int, bytes]]:
+        """The last lines of the last dull block, each with its place and number."""
+        if self.passed is None:
+            return []
+        block, count, number, place = self.passed
+        tail = _lines(block[-TAIL_BYTES if most > 1 else -LINE_BYTES :])[-most:]
         ends = block.count(b"\n") if b"\r" in block else count - (not block.endswith(b"\n"))
         last = number + ends - block.endswith(b"\n")
-        for k, raw in enumerate(tail, 1 - len(tail)):
-            self.before.append((place + count - 1 + k, max(1, last + k), raw[:LINE_BYTES]))
+        return [
+            (place + count - 1 + k, max(1, last + k), raw[:LINE_BYTES]) for k, raw in enumerate(tail, 1 - len(tail))
+        ]
 
     def facts(self, path: str) -> LogFacts:
         self._remember()
