@@ -49,10 +49,20 @@ def arrange(results: Sequence[CheckResult], log: LogFacts, run: RunFacts) -> tup
 
 
 def _outranks(c: _Candidate, others: Sequence[_Candidate]) -> bool:
-    """True where a known cause stands; an echo counts only where no error of its own stands before it."""
+    """True where a known cause stands; an echo counts only where no error of its own stands before it.
+
+    What another rank raised counts wherever it stands: the ranks' lines come in any order.
+    """
     if c.kind in (UNKNOWN, HINT):
         return False
-    return c.kind != ECHO or not any(o.finding.evidence.get("own") and o.line < c.line for o in others)
+    return c.kind != ECHO or not any(
+        o.finding.evidence.get("own") and (o.line < c.line or _of_another_rank(o, c)) for o in others
+    )
+
+
+def _of_another_rank(one: _Candidate, other: _Candidate) -> bool:
+    ranks = {c.finding.evidence.get("rank") for c in (one, other)}
+    return len(ranks) == 2 and None not in ranks
 
 
 def _one_each(candidates: Sequence[_Candidate]) -> list[_Candidate]:

@@ -14,6 +14,45 @@ _SEQUENCE = re.compile(
 )
 
 
+HEARTBEAT = Remediation(
+    "See where the threads of that rank stand and whether the GPU answers; read the other ranks' logs for who failed "
+    "first; a longer limit helps only where a call is slow, not stuck",
+    (
+        "py-spy dump --native --pid PID",
+        "nvidia-smi; dmesg -T | grep -i xid",
+        "grep -n -E 'Traceback|Error' RANK_LOGS",
+        "export TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800",
+    ),
+)
+#: rank, operation and shape of a collective in the texts of TORCH_DISTRIBUTED_DEBUG=DETAIL
+_FINGERPRINT = re.compile(
+    r"Rank (\d+) is running (?:inconsistent )?collective: CollectiveFingerPrint\((?:SequenceNumber=(\d+),? ?)?"
+    r"OpType=(\w+)(?:, TensorShape=(\[[^\]]*\]))?"
+)
+
+
+def mismatch(line: str, verdict: Verdict) -> Verdict:
+    """The ranks called different collectives, or the same with different shapes: the text names both."""
+    told = "; ".join(
+        f"rank {r}: {op}{f' number {n}' if n else ''} {shape}".strip()
+        for r, n, op, shape in _FINGERPRINT.findall(line)[:3]
+    )
+    return with_message(
+        verdict,
+        f"the ranks called different collectives, or with different shapes{f' ({told})' if told else ''}: their code took "
+        "different paths, or their tensors differ in size",
+        Remediation(
+            "Call the same collectives in the same order on every rank, outside of rank-dependent branches; pad or gather "
+            "sizes first where shapes differ (uneven batches, frozen parts that differ)",
+            (
+                "TORCH_DISTRIBUTED_DEBUG=DETAIL TORCH_SHOW_CPP_STACKTRACES=1 torchrun ...",
+                "DistributedSampler(ds, drop_last=True)",
+                "torch.distributed.all_gather_object(sizes, x.shape)",
+            ),
+        ),
+    )
+
+
 def watchdog(seen: Seen, verdict: Verdict) -> Verdict | None:
     """Different sequence numbers: the ranks went different ways; one rank missing: it left, or hangs elsewhere."""
     found: dict[int, tuple[int, str]] = {}
@@ -29,6 +68,16 @@ def watchdog(seen: Seen, verdict: Verdict) -> Verdict | None:
                 "control flow",
                 ("DistributedSampler(ds, drop_last=True)", "with model.join(): ..."),
             ),
+        )
+    line = seen.log.lines[seen.index].text
+    if "Detected mismatch between collectives" in line:
+        return mismatch(line, verdict)
+    if not found and ("Heartbeat monitor" in line or "watchdog got stuck" in line):
+        return with_message(
+            verdict,
+            "NCCL's watchdog thread itself did not come back: a CUDA or NCCL call hangs (a GPU or a link that does "
+            "not answer, a peer that is gone), or a thread holds Python's lock inside of one",
+            HEARTBEAT,
         )
     if match := seen.find(r"waiting for rank (\d+) in monitoredBarrier"):
         return with_message(
@@ -170,12 +219,6 @@ register(
                 "Detected mismatch between collectives on ranks",
                 "RuntimeError: Detected mismatch between collectives on ranks.",
                 "mismatch",
-                source="torch 1.11 to 2.15",
-            ),
-            Signature(
-                "collectives on ranks",
-                "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective",
-                "ranks",
                 source="torch 1.11 to 2.15",
             ),
             Signature(
@@ -428,41 +471,6 @@ register(
         judge=cuda_in_nccl,
     ),
     Cause(
-        "DST211",
-        "infiniband-failed",
-        "An InfiniBand or RoCE operation of NCCL failed.",
-        "A link that went down, a wrong GID index, or a limit of locked memory.",
-        "InfiniBand or RoCE failed under NCCL ({what}): link, GID index or locked-memory limit",
-        Remediation(
-            "Check the links and the limit of locked memory; NCCL_IB_DISABLE=1 as a probe",
-            (
-                "ibstat",
-                "ulimit -l",
-                "docker run --ulimit memlock=-1 --device /dev/infiniband ...",
-                "NCCL_IB_DISABLE=1 torchrun ...",
-                "export NCCL_IB_GID_INDEX=3",
-            ),
-        ),
-        (
-            Signature(
-                "NET/IB",
-                "NCCL WARN NET/IB : Got completion from peer 10.0.0.2<4003> with status=12 opcode=0 len=0 vendor "
-                "err 129",
-                "NCCL INFO NET/IB : Using [0]mlx5_0",
-                r"NCCL WARN[^\n]*NET/IB[^\n]*(?P<what>status=\d+|Unable to|Async|failed)",
-                source="NCCL 2.x",
-            ),
-            Signature(
-                "ibv_",
-                "NCCL WARN Call to ibv_reg_mr failed",
-                "ibv_devices",
-                r"NCCL WARN Call to (?P<what>ibv_\w+) failed",
-                source="NCCL 2.x",
-            ),
-        ),
-        explains=("DST2",),
-    ),
-    Cause(
         "DST221",
         "nccl-system-error-echo",
         "NCCL reports that a system call or a peer failed; another line has the cause.",
@@ -565,6 +573,19 @@ register(
                 "[E ProcessGroupNCCL.cpp:475] Some NCCL operations have failed or timed out.",
                 "operations",
                 source="torch 1.9 to 2.15",
+            ),
+            Signature(
+                ("NCCL communicator was aborted", "communicator was aborted on rank"),
+                "RuntimeError: NCCL communicator was aborted on rank 1.",
+                "NCCL communicator created",
+                source="torch 1.8 to 2.15",
+            ),
+            Signature(
+                ("TCPStore server has shut down too early", "Broken pipe"),
+                'Failed to check the "should dump" flag on TCPStore, (maybe TCPStore server has shut down too early)',
+                "BrokenPipeError: [Errno 32] Broken pipe",
+                r"TCPStore server has shut down too early|(?:TCPStore|c10d|store|sendBytes|NCCL|gloo)[^\n]*Broken pipe",
+                source="torch 2.1 to 2.15",
             ),
             Signature(
                 "To avoid data inconsistency, we are taking the entire process down",

@@ -163,37 +163,11 @@ register(
                 source="Kubernetes eviction",
             ),
             Signature(
-                "due to the node running low on memory",
-                "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
-                "node running",
-                source="Ray 2.x",
-            ),
-            Signature(
-                "ray.exceptions.OutOfMemoryError",
-                "ray.exceptions.OutOfMemoryError: Task was killed",
-                "ray.exceptions.RayTaskError",
-                source="Ray 2.x",
-            ),
-            Signature(
                 ("'oom-kill'", "by the OOM killer"),
                 "train.service: Failed with result 'oom-kill'.",
                 "result 'success'",
                 r"(?:Failed with result 'oom-kill'|has been killed by the OOM killer)",
                 source="systemd 240 to 258",
-            ),
-            Signature(
-                "killed due to memory pressure",
-                "node_manager.cc:3034: 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons",
-                "memory pressure",
-                r"[1-9]\d* Workers \([^)]*\) killed due to memory pressure",
-                source="Ray 2.x",
-            ),
-            Signature(
-                ("earlyoom[", "systemd-oomd"),
-                'earlyoom[812]: sending SIGTERM to process 9121 uid 1000 "python": oom_score 1201, VmRSS 60123 MiB',
-                "earlyoom[812]: mem avail: 60 of 64 GiB",
-                r"earlyoom\[\d+\]: sending SIG\w+ to process (?P<pid>\d+)|systemd-oomd\[\d+\]: Killed \S+",
-                source="earlyoom 1.6, systemd-oomd 248",
             ),
             Signature(
                 "using all available RAM",
@@ -312,6 +286,14 @@ register(
                 "send SIGKILL to the group",
                 r"terminated with signal SIGKILL|died with <Signals\.SIGKILL",
                 source="torch 1.5 to 2.15",
+            ),
+            Signature(
+                ("return code = -9", "terminated with code -9"),
+                "[2025-03-08 00:04:34,889] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', "
+                "'--local_rank=3'] exits with return code = -9",
+                "exits with return code = 1",
+                r"(?:exits with return code = |terminated with code )-9\b(?P<detail>)",
+                source="DeepSpeed 0.3 to 0.18, Lightning 2.0 to 2.6",
             ),
             Signature(
                 "Command terminated by signal 9",

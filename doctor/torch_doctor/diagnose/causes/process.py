@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import signal
+from dataclasses import replace
+
 from torch_doctor.diagnose.cause import ECHO, HINT, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.diagnose.causes.unknown import uncaught
 from torch_doctor.diagnose.tables import SIGNALS, signal_name, signal_of
@@ -40,6 +44,74 @@ def stopped(seen: Seen, verdict: Verdict) -> Verdict | None:
     )
 
 
+PREEMPTED = Remediation(
+    "Let the job be requeued, and go on from a checkpoint that is saved on the warning signal (and now and then); the "
+    "job's priority or QOS decides whether it is preempted",
+    (
+        "sbatch --requeue --open-mode=append --signal=B:USR1@120 ...",
+        "python train.py --resume last.pt",
+        "sacct -j JOBID -o State,Start,End",
+    ),
+)
+NODE_FAILED = Remediation(
+    "Requeue the job without that node, go on from the last checkpoint, and tell the cluster's operators",
+    (
+        "sinfo -R; scontrol show node NODE",
+        "sbatch --requeue --exclude=NODE ...",
+        "sacct -j JOBID -o State,NodeList,End",
+    ),
+)
+CANCELLED = Remediation(
+    "See who or what ended it: a person (scancel), srun after another task failed, or a limit",
+    ("sacct -j JOBID -o JobID,State%30,ExitCode,End  # CANCELLED by UID", "scontrol show job JOBID"),
+)
+
+
+def scheduler(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Why the scheduler ended the job: each reason has a remedy of its own."""
+    what = seen.groups["what"]
+    if "NODE FAIL" in what.upper():
+        failed = seen.find(r"[Nn]ode failure on (\S+)")
+        node = failed[1] if failed else ""
+        return with_message(
+            verdict,
+            f"a node of the job failed{f' ({node})' if node else ''}, and Slurm ended the job: the run itself is not at fault",
+            Remediation(
+                NODE_FAILED.text, tuple(c.replace("NODE ", f"{node} ") if node else c for c in NODE_FAILED.commands)
+            ),
+        )
+    if re.search(r"(?i)preempt|requeue|interruption|instance will be", what):
+        return with_message(
+            verdict,
+            f"the job or machine was taken away ({what.strip()}): preempted, or its time as a spot machine is over",
+            PREEMPTED,
+        )
+    if what.startswith("CANCELLED"):
+        if seen.has(r"srun: error: [^\n]*task[^\n]*: (?:Exited with exit code|Killed|Segmentation|Aborted|Bus)"):
+            return replace(
+                with_message(verdict, "Slurm ended the other tasks after one had failed", CANCELLED), kind=ECHO
+            )
+        return with_message(
+            verdict,
+            f"the job was {what.replace('CANCELLED', 'cancelled', 1)}: by a person (scancel), or by srun",
+            CANCELLED,
+        )
+    return verdict
+
+
+#: SIGBUS: a page of a memory map could not be had
+NO_PAGE = Remediation(
+    "Look at /dev/shm first (64 MiB in a container by default), then at the disks, and at files that were truncated "
+    "while they were mapped",
+    (
+        "df -h /dev/shm .",
+        "docker run --shm-size=8g ...",
+        "PYTHONFAULTHANDLER=1 python train.py",
+        "dmesg -T | tail -30",
+    ),
+)
+
+
 def exit_status(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A bare exit status: what its signal means."""
     status = int(seen.groups.get("status") or seen.groups.get("minus", "0"))
@@ -50,7 +122,7 @@ def exit_status(seen: Seen, verdict: Verdict) -> Verdict | None:
     return with_message(
         verdict,
         f"a process ended with {status}: {signal_name(number)}{', ' + means if means else ''}",
-        None,
+        NO_PAGE if number == signal.SIGBUS else None,
         signal=signal_name(number),
     )
 
@@ -243,7 +315,7 @@ register(
                 "Fatal Python error: ",
                 "Fatal Python error: Segmentation fault",
                 "Fatal error",
-                r"Fatal Python error: (?P<what>Segmentation fault|Aborted|Illegal instruction|Floating[- ]point "
+                r"Fatal Python error: (?P<what>Segmentation fault|Aborted|Floating[- ]point "
                 r"exception)",
                 source="python 3.8 to 3.14, faulthandler",
             ),
@@ -256,10 +328,10 @@ register(
                 source="bash, torch 0.4 to 2.15",
             ),
             Signature(
-                ("exitcode: -11", "SIGSEGV", "139"),
+                ("exitcode: -11", "SIGSEGV", "139", "code = -11", "code -11"),
                 "failed (exitcode: -11) local_rank: 0 (pid: 4242) of binary: /usr/bin/python",
                 "exitcode: -9",
-                r"exitcode: -11|Signal 11 \(SIGSEGV\)|terminated with signal SIGSEGV|died with "
+                r"exitcode: -11|return code = -11\b|terminated with code -11\b|Signal 11 \(SIGSEGV\)|terminated with signal SIGSEGV|died with "
                 r"<Signals\.SIGSEGV|exit(?:ed)?(?: with)? code:? 139\b|exit status 139\b",
                 source="torchrun, shells",
             ),
@@ -277,13 +349,6 @@ register(
                 "139 images",
                 r"exit(?:ed)?(?: with)?(?: code| status)?:? \(?(?P<what>139)\b",
                 source="Docker, shells",
-            ),
-            Signature(
-                "Illegal instruction",
-                "run.sh: line 3: 4242 Illegal instruction     (core dumped) python train.py",
-                "CUDA error: an illegal instruction",
-                r"^(?:.*: line \d+: +\d+ +)?(?P<what>Illegal instruction)\b",
-                source="bash",
             ),
             Signature(
                 "core dumped",
@@ -318,7 +383,7 @@ register(
             ),
         ),
         kind=VAGUE,
-        explains=("WRK2", "SES22", "DST2"),
+        explains=("WRK2", "SES22", "DST2", "MEM206"),
         judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("?", "SIGSEGV")),
         decide="PYTHONFAULTHANDLER=1 python train.py",
     ),
@@ -350,9 +415,10 @@ register(
     ),
     Cause(
         "SES213",
-        "time-limit-reached",
-        "The scheduler ended the job at its time limit, or preempted it.",
-        "Slurm sends SIGTERM, then SIGKILL, at the limit; spot machines and preemption do the same.",
+        "ended-by-scheduler",
+        "The scheduler ended the job: at its time limit, for another job, for a node that failed, or on request.",
+        "Slurm sends SIGTERM, then SIGKILL, at the limit; spot machines and preemption do the same. What the ranks print "
+        "then is an echo.",
         "the scheduler ended the job: {what}",
         Remediation(
             "Ask for more time, save checkpoints on a signal before the limit, and requeue",
@@ -402,6 +468,7 @@ register(
                 source="AWS, GCP and Azure notices",
             ),
         ),
+        judge=scheduler,
         explains=("SES2", "MEM206", "DST2", "WRK2"),
     ),
     Cause(
@@ -509,11 +576,11 @@ register(
                 source="shells, Docker, Slurm",
             ),
             Signature(
-                ("exit", "return", "status"),
+                ("exit", "return", "status", "terminated with code"),
                 "failed (exitcode: -6) local_rank: 0 (pid: 42)",
                 "exitcode: 1",
                 r"(?:exitcode|exit code|return "
-                r"code|returncode|status)\s*[:=]?\s*(?P<minus>-(?:[1-8]|1[0-9]|2\d|3[01]))\b",
+                r"code|returncode|status|terminated with code)\s*[:=]?\s*(?P<minus>-(?:[1-8]|1[0-9]|2\d|3[01]))\b",
                 source="torchrun, subprocess",
             ),
         ),

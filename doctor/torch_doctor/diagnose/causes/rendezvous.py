@@ -165,7 +165,7 @@ register(
             ),
         ),
         judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("?", "not all")),
-        explains=("DST21", "DST22"),
+        explains=("DST22", "SES22"),
     ),
     Cause(
         "DST205",
@@ -232,19 +232,6 @@ register(
                 "NCCL WARN Bootstrap : no socket interface found",
                 "socket interface found",
                 source="NCCL 2.x",
-            ),
-            Signature(
-                "Unable to find interface for",
-                "RuntimeError: [enforce fail at device.cc] Unable to find interface for: [0.17.4.210]",
-                "interface for",
-                source="gloo",
-            ),
-            Signature(
-                ("Unable to resolve hostname to a", "makeDeviceForHostname"),
-                "RuntimeError: Unable to resolve hostname to a (local) address",
-                "resolve",
-                r"makeDeviceForHostname\(\)|Unable to resolve hostname to a \(local\) address",
-                source="gloo, torch 1.8 to 2.15",
             ),
         ),
         explains=("DST2",),
@@ -351,7 +338,7 @@ register(
         judge=lambda seen, verdict: with_message(
             verdict, _unresolved(seen) or verdict.message.replace("?", seen.groups.get("h", "address"))
         ),
-        explains=("DST22",),
+        explains=("DST202", "DST22", "SES22"),
     ),
     Cause(
         "DST214",
@@ -508,6 +495,7 @@ register(
                 source="OpenBLAS",
             ),
         ),
+        explains=("SES211", "SES22", "WRK2"),
     ),
     Cause(
         "DST213",

@@ -50,6 +50,18 @@ register(
                 source="screen 4 and 5",
             ),
         ),
+        judge=lambda seen, verdict: (
+            with_message(
+                verdict,
+                "docker was told to use a terminal (-t), and its own input is none (a job, CI, a pipe)",
+                Remediation(
+                    "Leave -t out there: -i alone takes a pipe",
+                    ("docker run -i ...  # in place of -it", "docker exec CONTAINER ..."),
+                ),
+            )
+            if "the input device" in seen.log.lines[seen.index].text
+            else verdict
+        ),
     ),
     Cause(
         "SES206",

@@ -15,6 +15,7 @@ from torch_doctor.registry import check
 _ERROR_LINE = re.compile(
     r"^\s*(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit|Failure)\b(?:: "
     r".*)?$|\b(?:ERROR|FATAL|CRITICAL|fatal|panic)\b[\s:\]]"
+    r"|^(?:[\w./@-]{1,60}: ){0,2}[Ee]rror(?: response from daemon)?: \S"
 )
 #: errors that only repeat that another process failed
 _ECHO = re.compile(
@@ -86,16 +87,23 @@ def uncaught(log: LogFacts) -> int | None:
 
 
 _DIRECT_CAUSE = "The above exception was the direct cause of the following exception"
+_NOTEBOOK = re.compile(r"([A-Za-z_][\w.]*) +Traceback \(most recent call last\)")
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:: |:?$)")
 
 
 def _ends_of_tracebacks(log: LogFacts) -> Iterator[int]:
     open_in: set[int | None] = set()  # ranks whose traceback has not ended yet
+    in_notebook = ""  # the exception whose traceback a notebook shows: its frames are not indented
     for i, line in enumerate(log.lines):
         text = line.text
-        if text.lstrip().startswith(("Traceback (most recent call last)", "Original Traceback (most recent")):
+        if in_notebook and text.startswith(in_notebook):
+            in_notebook = ""
+            yield i
+        elif notebook := _NOTEBOOK.match(text):
+            in_notebook = f"{notebook[1]}:"
+        elif text.lstrip("╭─ ").startswith(("Traceback (most recent call last)", "Original Traceback (most recent")):
             open_in.add(line.rank)
-        elif line.rank in open_in and text and not text.startswith((" ", "\t")):
+        elif line.rank in open_in and text and not text.startswith((" ", "\t", "│", "╰")):
             open_in.discard(line.rank)
             if _EXCEPTION.match(text) and "Caught " not in text:
                 yield i

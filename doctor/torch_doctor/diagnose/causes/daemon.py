@@ -1,0 +1,316 @@
+"""What the Docker daemon, its registries and Kubernetes say when a container is not made at all."""
+
+from __future__ import annotations
+
+from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.model import Remediation
+
+
+def pull(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Why the image did not come: the words near it decide."""
+    text = seen.log.text
+    if "toomanyrequests" in text or "429 Too Many Requests" in text:
+        return with_message(
+            verdict,
+            "the registry refused the pull: its rate limit is reached",
+            Remediation("Log in, or use a mirror, and pull again later", ("docker login", "docker pull IMAGE")),
+        )
+    if seen.has(r"no matching manifest for|does not match the specified platform"):
+        return with_message(
+            verdict,
+            "the image has no build for this machine's architecture",
+            Remediation(
+                "Take an image for this architecture, or build one",
+                (
+                    "docker manifest inspect IMAGE | grep architecture; uname -m",
+                    "docker build --platform linux/arm64 ...",
+                ),
+            ),
+        )
+    if seen.has(r"(?i)manifest unknown|manifest for \S+ not found|: not found$|name unknown"):
+        return with_message(
+            verdict,
+            "the image or its tag does not exist in the registry: a wrong name or tag, or it was never pushed",
+            Remediation(
+                "Check the name and the tag, and push the image",
+                ("docker manifest inspect IMAGE", "docker push IMAGE", "kubectl describe pod POD"),
+            ),
+        )
+    if seen.has(r"(?i)x509|certificate|no such host|i/o timeout|dial tcp|connection refused|TLS handshake"):
+        return with_message(
+            verdict,
+            "the registry cannot be reached: DNS, a proxy, a firewall or its certificate",
+            Remediation(
+                "Test the registry from that node; give the daemon its proxy and certificates",
+                (
+                    "curl -vI https://REGISTRY/v2/",
+                    "cat /etc/docker/daemon.json",
+                    "systemctl show docker | grep -i proxy",
+                ),
+            ),
+        )
+    return verdict
+
+
+register(
+    Cause(
+        "SES271",
+        "image-not-pulled",
+        "The container's image could not be pulled.",
+        "A wrong name or tag, missing credentials, a rate limit, or a registry that cannot be reached. The event or "
+        "message beside it says which; ImagePullBackOff itself does not.",
+        "the image could not be pulled: access was denied (no credentials for the registry), or the repository does "
+        "not exist",
+        Remediation(
+            "Log in to the registry, or give the pod an imagePullSecret; check the name and the tag",
+            (
+                "docker login REGISTRY",
+                "kubectl create secret docker-registry regcred --docker-server=REGISTRY ...",
+                "spec: {imagePullSecrets: [{name: regcred}]}",
+                "kubectl describe pod POD | grep -A5 Failed",
+            ),
+        ),
+        (
+            Signature(
+                ("ErrImagePull", "ImagePullBackOff", "Failed to pull image", "InvalidImageName"),
+                '  Warning  Failed  11s  kubelet  Failed to pull image "registry.corp/train:1": authorization failed',
+                'Successfully pulled image "registry.corp/train:1"',
+                source="Kubernetes kubelet 1.20 to 1.34",
+            ),
+            Signature(
+                (
+                    "pull access denied",
+                    "unauthorized: ",
+                    "no basic auth credentials",
+                    "requested access to the resource is denied",
+                ),
+                "docker: Error response from daemon: pull access denied for corp/train, repository does not exist or "
+                "may require 'docker login'",
+                "access denied to the bucket",
+                r"pull access denied for \S+|unauthorized: (?:authentication|access|incorrect)[^\n]*|no basic auth "
+                r"credentials|requested access to the resource is denied",
+                source="Docker 17 to 29",
+            ),
+            Signature(
+                ("manifest unknown", "no matching manifest", "toomanyrequests: ", "not found: manifest"),
+                "docker: Error response from daemon: manifest for pytorch/pytorch:9.9 not found: manifest unknown: "
+                "manifest unknown",
+                "the manifest of the dataset",
+                r"manifest unknown|no matching manifest for \S+|toomanyrequests: [^\n]*|not found: manifest",
+                source="Docker 17 to 29",
+            ),
+        ),
+        judge=pull,
+        explains=("SES2",),
+    ),
+    Cause(
+        "SES272",
+        "host-port-taken",
+        "The port that the container is to publish is taken on the host.",
+        "Another container, or a server on the host (Jupyter, TensorBoard), listens on it.",
+        "port {port} of the host is taken: another container or a server there listens on it",
+        Remediation(
+            "Publish another port, or end what holds it",
+            (
+                "docker ps --filter publish={port}",
+                "sudo ss -ltnp | grep :{port}",
+                "docker run -p 127.0.0.1:0:{port} ...",
+            ),
+        ),
+        (
+            Signature(
+                "port is already allocated",
+                "docker: Error response from daemon: driver failed programming external connectivity on endpoint x: "
+                "Bind for 0.0.0.0:8888 failed: port is already allocated.",
+                "RuntimeError: Address already in use",
+                r"Bind for \S*:(?P<port>\d+) failed: port is already allocated",
+                source="Docker 17 to 28",
+            ),
+            Signature(
+                "ddress already in use",
+                "docker: Error response from daemon: failed to set up container networking: driver failed programming "
+                "external connectivity on endpoint x: failed to bind host port 0.0.0.0:6006/tcp: address already in use",
+                "RuntimeError: Address already in use",
+                r"(?:listen tcp4?6?|failed to bind host port(?: for)?)[: ]\S*:(?P<port>\d+)[^\n]*address already in use",
+                source="Docker 17 to 29",
+            ),
+        ),
+        explains=("DST201", "SES22"),
+    ),
+    Cause(
+        "SES273",
+        "docker-storage-full",
+        "The disk of Docker's own storage is full.",
+        "Images and layers lie under /var/lib/docker (or the data-root), often a small system disk; the dataset's disk "
+        "and /dev/shm play no part.",
+        "the disk that holds Docker's images and layers (/var/lib/docker, or its data-root) is full",
+        Remediation(
+            "Remove images and build caches that nobody needs, or move the data-root to a larger disk",
+            (
+                "docker system df",
+                "docker image prune; docker builder prune",
+                "docker info | grep 'Root Dir'; df -h /var/lib/docker",
+                'echo \'{"data-root": "/big/docker"}\' | sudo tee /etc/docker/daemon.json',
+            ),
+        ),
+        (
+            Signature(
+                ("no space left on device", "No space left on device"),
+                "docker: failed to register layer: write /usr/lib/libcublasLt.so.12: no space left on device.",
+                "OSError: [Errno 28] No space left on device: 'ckpt.pt'",
+                r"(?:failed to register layer|failed to extract layer|Error processing tar file|failed to copy files|/var/lib/"
+                r"(?:docker|containerd)|(?:error|failed) (?:creating|to create) (?:overlay|temporary|rwlayer)|ApplyLayer|failed to solve)"
+                r"[^\n]*[nN]o space left on device",
+                source="Docker 17 to 29, containerd, BuildKit",
+            ),
+        ),
+        explains=("FS2", "SES2"),
+    ),
+    Cause(
+        "SES274",
+        "container-name-in-use",
+        "A container of that name exists already.",
+        "docker run without --rm leaves the ended container behind, with its name.",
+        "a container with the name {name} exists already, from an earlier run",
+        Remediation(
+            "Remove the old one, or start it again; --rm removes it at its end",
+            ("docker ps -a --filter name={name}", "docker rm {name}", "docker run --rm --name {name} ..."),
+        ),
+        (
+            Signature(
+                "is already in use by container",
+                'docker: Error response from daemon: Conflict. The container name "/exp1" is already in use by '
+                'container "4f5a".',
+                "the name is in use",
+                r"container name \"/?(?P<name>[^\"]+)\" is already in use by container",
+                source="Docker 1.10 to 29",
+            ),
+        ),
+    ),
+    Cause(
+        "SES275",
+        "bind-mount-source-missing",
+        "The folder or file to be mounted does not exist on the host, or is of the other kind.",
+        "--mount type=bind refuses a source that is not there. -v makes an empty folder in its place, so that a file "
+        "then meets a folder.",
+        "the mount of {path} failed: it does not exist on the Docker host, or a file and a folder were mixed up",
+        Remediation(
+            "Give an absolute path that exists on the host of the daemon (not inside a container)",
+            ("ls -ld {path}", "docker run -v $PWD/data:/data ...", "docker context show"),
+        ),
+        (
+            Signature(
+                "bind source path does not exist",
+                'docker: Error response from daemon: invalid mount config for type "bind": bind source path does not '
+                "exist: /data/imagenet.",
+                "bind source path",
+                r"bind source path does not exist: (?P<path>[^\s.]+(?:\.[^\s.]+)*)",
+                source="Docker 17 to 29",
+            ),
+            Signature(
+                "Are you trying to mount a directory onto a file",
+                'error mounting "/home/u/cfg.yaml" to rootfs at "/cfg.yaml": not a directory: Are you trying to mount a '
+                "directory onto a file (or vice-versa)?",
+                "mount a directory",
+                r"mounting \"(?P<path>[^\"]+)\"[^\n]*Are you trying to mount a directory onto a file",
+                source="runc 1.0 to 1.3",
+            ),
+        ),
+        explains=("SES2",),
+    ),
+    Cause(
+        "SES276",
+        "docker-daemon-not-running",
+        "No Docker daemon answers at the socket.",
+        "It is not started, the client looks at another context or DOCKER_HOST, or the command runs inside a "
+        "container without the socket.",
+        "no Docker daemon answers at {socket}: it does not run, or the client looks in the wrong place",
+        Remediation(
+            "Start the daemon, or point the client at it",
+            ("sudo systemctl start docker; systemctl status docker", "docker context ls; echo $DOCKER_HOST"),
+        ),
+        (
+            Signature(
+                ("Cannot connect to the Docker daemon", "failed to connect to the docker API"),
+                "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
+                "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock",
+                r"(?:Cannot connect to the Docker daemon|failed to connect to the docker API) at (?P<socket>\S+?)[.;,]?(?:\s|$)",
+                source="Docker 1.10 to 29",
+            ),
+        ),
+    ),
+    Cause(
+        "SES277",
+        "pod-not-scheduled",
+        "No node can take the pod.",
+        "The scheduler names for each reason how many nodes it rules out: CPU, memory, taints, selectors, volumes.",
+        "no node can take the pod ({what})",
+        Remediation(
+            "Ask for less than a node has free, or tolerate the taint; compare with the nodes",
+            (
+                "kubectl describe pod POD | tail -20",
+                "kubectl describe nodes | grep -A8 'Allocated resources'",
+                "kubectl get nodes -o custom-columns=N:.metadata.name,T:.spec.taints",
+            ),
+        ),
+        (
+            Signature(
+                "nodes are available: ",
+                "0/14 nodes are available: 14 Insufficient memory.",
+                "14 nodes are available",
+                r"0/\d+ nodes are available: (?P<what>(?![^\n]*nvidia\.com)[^\n]{1,160})",
+                source="Kubernetes scheduler 1.18 to 1.34",
+            ),
+        ),
+    ),
+    Cause(
+        "SES278",
+        "pod-configuration-not-found",
+        "A secret, config map or volume that the pod names is not there.",
+        "The container is not even created: CreateContainerConfigError and FailedMount name the object.",
+        "the pod's container cannot be made: {what}",
+        Remediation(
+            "Create the object in the pod's namespace, or correct its name",
+            ("kubectl describe pod POD | tail -20", "kubectl get secret,configmap,pvc -n NAMESPACE"),
+        ),
+        (
+            Signature(
+                ("MountVolume.SetUp failed", "Unable to attach or mount", "Multi-Attach error"),
+                '  Warning  FailedMount  3s  kubelet  MountVolume.SetUp failed for volume "data" : secret "s3" not found',
+                "MountVolume.SetUp succeeded",
+                r"(?P<what>MountVolume\.SetUp failed for volume[^\n]*|Unable to attach or mount volumes[^\n]*|Multi-Attach error[^\n]*)",
+                source="Kubernetes kubelet 1.18 to 1.34",
+            ),
+            Signature(
+                ('secret "', 'configmap "', "persistentvolumeclaim"),
+                '  Warning  Failed  3s  kubelet  Error: secret "wandb" not found',
+                'secret "wandb" created',
+                r"(?P<what>(?:secret|configmap|persistentvolumeclaim) \"[^\"]+\" not found)",
+                source="Kubernetes kubelet 1.18 to 1.34",
+            ),
+        ),
+    ),
+    Cause(
+        "SES279",
+        "device-node-missing",
+        "A device that the container is to get does not exist on the host.",
+        "--device names a node under /dev that the driver has not made: no InfiniBand stack, or a GPU whose driver is "
+        "not loaded.",
+        "the device {path} does not exist on the Docker host: its driver is not loaded there",
+        Remediation(
+            "Load the driver on the host, or leave the option out",
+            ("ls -l {path}", "lsmod | grep -E 'nvidia|mlx5|efa'"),
+        ),
+        (
+            Signature(
+                "error gathering device information",
+                "docker: Error response from daemon: error gathering device information while adding custom device "
+                '"/dev/infiniband": no such file or directory.',
+                "gathering device information",
+                r"error gathering device information while adding custom device \"(?P<path>[^\"]+)\"",
+                source="Docker 17 to 29",
+            ),
+        ),
+        kind=VAGUE,
+    ),
+)

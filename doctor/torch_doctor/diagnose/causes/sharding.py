@@ -1,0 +1,386 @@
+"""What DDP, FSDP and DTensor refuse when a model is wrapped, and what launchers of a framework refuse at the start."""
+
+from __future__ import annotations
+
+from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register
+from torch_doctor.model import Remediation
+
+
+def ray_death(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Ray lists possible reasons for any dead worker; only a memory report or a signal in the log decides."""
+    if seen.has(
+        r"killed due to (?:memory pressure|the node running low on memory)|OutOfMemoryError: Task was killed"
+    ):
+        return None
+    return verdict
+
+
+register(
+    Cause(
+        "DST261",
+        "fsdp-unit-of-mixed-dtypes",
+        "FSDP cannot flatten parameters of different dtypes in one unit.",
+        "The parameters of a wrapped module become one flat tensor: LoRA weights in float32 beside a bfloat16 base, or a "
+        "norm kept in float32, break it.",
+        "an FSDP unit holds parameters of different dtypes ({what})",
+        Remediation(
+            "Cast the model to one dtype before it is wrapped, or wrap the odd modules by themselves; FSDP2 "
+            "(fully_shard) takes mixed dtypes between units",
+            (
+                "model = model.to(torch.bfloat16)",
+                "model.config.torch_dtype, {p.dtype for p in model.parameters()}",
+                "torch.distributed.fsdp.fully_shard(layer)",
+            ),
+        ),
+        (
+            Signature(
+                "Must flatten tensors with ",
+                "ValueError: Must flatten tensors with uniform dtype but got torch.bfloat16 and torch.float32",
+                "Must flatten tensors with uniform `requires_grad` when `use_orig_params=False`",
+                r"Must flatten tensors with (?:uniform|the same) `?dtype`? but got (?P<what>[^\n]+)",
+                source="torch 1.12 to 2.15, FSDP1",
+            ),
+            Signature(
+                "FSDP expects uniform ",
+                "AssertionError: FSDP expects uniform original parameter dtype but got {torch.float32, torch.bfloat16}",
+                "FSDP expects",
+                r"FSDP expects uniform original (?:parameter )?dtype but got (?P<what>[^\n]+)",
+                source="torch 2.2 to 2.15, FSDP2",
+            ),
+        ),
+    ),
+    Cause(
+        "DST262",
+        "fsdp-unit-of-frozen-and-trained",
+        "FSDP cannot flatten frozen and trained parameters together.",
+        "With use_orig_params=False a unit has one requires_grad for all of it.",
+        "an FSDP unit holds frozen and trained parameters, which use_orig_params=False does not allow",
+        Remediation(
+            "Set use_orig_params=True, or wrap the trained modules (LoRA) by themselves",
+            ("FullyShardedDataParallel(model, use_orig_params=True)", "fsdp_use_orig_params: true  # accelerate"),
+        ),
+        (
+            Signature(
+                "uniform `requires_grad`",
+                "ValueError: Must flatten tensors with uniform `requires_grad` when `use_orig_params=False`",
+                "ValueError: Must flatten tensors with uniform dtype but got torch.bfloat16 and torch.float32",
+                source="torch 1.13 to 2.15, FSDP1",
+            ),
+        ),
+    ),
+    Cause(
+        "DST263",
+        "tensor-and-dtensor-mixed",
+        "An operation got plain tensors together with distributed ones.",
+        "Parameters under FSDP2 or tensor parallelism are DTensors; a buffer, a mask or a clipped norm made from a plain "
+        "tensor does not mix with them.",
+        "{op} got plain tensors and DTensors together: parameters are sharded (FSDP2 or tensor parallel), the other "
+        "operand is not",
+        Remediation(
+            "Make the plain tensor a DTensor on the same mesh, or take the local part or the full tensor of the other",
+            (
+                "distribute_tensor(x, mesh, [Replicate()])",
+                "w.full_tensor()  # or w.to_local()",
+                "with implicit_replication(): ...",
+            ),
+        ),
+        (
+            Signature(
+                "got mixed torch.Tensor and DTensor",
+                "RuntimeError: aten.mm.default: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to "
+                "DTensor before calling distributed operators!",
+                "DTensor",
+                r"(?P<op>aten\.[\w.]+|[\w.]+): got mixed torch\.Tensor and DTensor",
+                source="torch 2.0 to 2.15, DTensor",
+            ),
+        ),
+    ),
+    Cause(
+        "DST264",
+        "model-not-on-its-device-before-ddp",
+        "DDP was given device_ids for a model that is not on that device.",
+        "The model stays on the CPU, or is spread over several devices, when it is wrapped.",
+        "DDP got device_ids, but the model's parameters are on {what}: it was not moved to the rank's GPU before it was wrapped",
+        Remediation(
+            "Move the model first, then wrap it; leave device_ids out on the CPU or with a model over several GPUs",
+            ("model = model.to(local_rank)", "DistributedDataParallel(model, device_ids=[local_rank])"),
+        ),
+        (
+            Signature(
+                "device_ids and output_device arguments only work with",
+                "ValueError: DistributedDataParallel device_ids and output_device arguments only work with "
+                "single-device/multiple-device GPU modules or CPU modules, but got device_ids [0], output_device 0, and "
+                "module parameters {device(type='cpu')}.",
+                "device_ids and output_device",
+                r"device_ids and output_device arguments only work with[^\n]*(?:module parameters \{(?P<what>[^}\n]*)\})",
+                source="torch 1.5 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "DST265",
+        "nothing-to-train-under-ddp",
+        "DDP was given a module without trained parameters.",
+        "All parameters are frozen, or the module has none: a teacher, a metric, a frozen encoder.",
+        "DDP was given a module of which no parameter requires a gradient",
+        Remediation(
+            "Leave frozen modules unwrapped, or wrap before they are frozen",
+            ("teacher.to(device).eval()  # not DDP(teacher)", "sum(p.requires_grad for p in model.parameters())"),
+        ),
+        (
+            Signature(
+                "is not needed when a module",
+                "RuntimeError: DistributedDataParallel is not needed when a module doesn't have any parameters that "
+                "require a gradient.",
+                "is not needed",
+                r"DistributedDataParallel is not needed when a module doesn't have any parameters that require a gradient",
+                source="torch 1.4 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "DST266",
+        "lazy-module-under-ddp",
+        "DDP was given a module whose parameters have no shape yet.",
+        "Lazy modules learn their shapes at the first forward pass.",
+        "DDP was given lazy modules whose parameters have no shape yet",
+        Remediation("Run one batch through the model before it is wrapped", ("model(next(iter(loader))[0][:1])",)),
+        (
+            Signature(
+                "Modules with uninitialized parameters",
+                "RuntimeError: Modules with uninitialized parameters can't be used with `DistributedDataParallel`. Run a "
+                "dummy forward pass to correctly initialize the modules",
+                "uninitialized parameters",
+                source="torch 1.8 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "DST267",
+        "process-group-initialised-twice",
+        "init_process_group was called twice.",
+        "The script calls it, and so does a library (accelerate, Lightning, DeepSpeed), or a notebook cell ran again.",
+        "the process group was initialised twice: the script and a library both do it, or a cell ran again",
+        Remediation(
+            "Call it once, and guard it",
+            ("if not torch.distributed.is_initialized(): torch.distributed.init_process_group('nccl')",),
+        ),
+        (
+            Signature(
+                "initialize the default process group twice",
+                "ValueError: trying to initialize the default process group twice!",
+                "default process group",
+                source="torch 1.0 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "DST268",
+        "more-devices-asked-than-visible",
+        "More GPUs were asked for than are visible.",
+        "devices=, num_processes or --num_gpus is larger than what CUDA_VISIBLE_DEVICES, the container or the job gives.",
+        "{asked} were asked for, and the process sees {have}",
+        Remediation(
+            "Ask for what is there, or make the GPUs visible",
+            (
+                "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES",
+                "Trainer(devices='auto')",
+                "docker run --gpus all ...",
+                "sbatch --gres=gpu:4 ...",
+            ),
+        ),
+        (
+            Signature(
+                "You requested ",
+                "lightning.fabric.utilities.exceptions.MisconfigurationException: You requested gpu: [0, 1, 2, 3]\n"
+                " But your machine only has: [0, 1]",
+                "You requested gpu",
+                r"You requested (?P<asked>gpu:? \[[^\]]*\])\s+But your machine only has: (?P<have>\[[^\]]*\])",
+                source="Lightning 1.0 to 2.6",
+            ),
+            Signature(
+                "exceeds the number of available GPUs",
+                "ValueError: num_gpus (8) exceeds the number of available GPUs (2)",
+                "the number of available GPUs",
+                r"(?P<asked>\w[\w ()=]*) exceeds the number of available GPUs(?: \((?P<have>\d+)\))?",
+                source="DeepSpeed 0.9 to 0.18 and scripts",
+            ),
+        ),
+        explains=("SES22",),
+    ),
+    Cause(
+        "DST269",
+        "slurm-tasks-do-not-match-devices",
+        "Lightning's devices and Slurm's tasks do not match.",
+        "Under srun Lightning takes each task for a rank: --ntasks-per-node has to be devices.",
+        "Lightning's devices and Slurm's tasks per node do not match[[ ({what})]]",
+        Remediation(
+            "Ask for one task a GPU, and start the script with srun",
+            (
+                "#SBATCH --nodes=2 --ntasks-per-node=4 --gres=gpu:4",
+                "srun python train.py  # Trainer(devices=4, num_nodes=2)",
+                "SLURM_JOB_NAME=interactive python train.py  # one task, Slurm not used",
+            ),
+        ),
+        (
+            Signature(
+                ("--ntasks-per-node=", "--ntasks="),
+                "ValueError: You set `devices=4` in Lightning, but the number of tasks per node configured in SLURM "
+                "`--ntasks-per-node=1` does not match. HINT: Set `devices=1`.",
+                "#SBATCH --ntasks-per-node=4",
+                r"(?P<what>You set `devices=\d+` in Lightning, but the number of tasks per node configured in SLURM "
+                r"`--ntasks-per-node=\d+` does not match|You set `--ntasks=\d+` in your SLURM bash script, but this variable "
+                r"is not supported)",
+                source="Lightning 1.8 to 2.6",
+            ),
+            Signature(
+                "in Lightning, but the number of nodes configured in SLURM",
+                "ValueError: You set `num_nodes=2` in Lightning, but the number of nodes configured in SLURM `--nodes=1` "
+                "does not match.",
+                "number of nodes configured",
+                r"(?P<what>You set `num_nodes=\d+` in Lightning, but the number of nodes configured in SLURM `--nodes=\d+`)",
+                source="Lightning 1.8 to 2.6",
+            ),
+        ),
+        explains=("SES22",),
+    ),
+    Cause(
+        "DST271",
+        "ray-worker-died",
+        "A worker of Ray died, and Ray does not know why.",
+        "The text lists the OOM killer, ray stop and a crash for every dead worker. The raylet's and the worker's own "
+        "logs, or the kernel's, have the cause.",
+        "a worker process of Ray died without a Python exception: killed for memory, crashed in native code, or stopped "
+        "from outside; this log does not tell which",
+        Remediation(
+            "Read the worker's own log and the raylet's, and ask the kernel on that node",
+            (
+                "ray logs worker-*PID*.err --node-ip IP  # or /tmp/ray/session_latest/logs",
+                "dmesg -T | grep -i -E 'oom-kill|killed process|segfault'",
+                "ray summary tasks; ray memory",
+            ),
+        ),
+        (
+            Signature(
+                ("ActorDiedError", "WorkerCrashedError", "RayActorError", "OwnerDiedError", "NodeDiedError"),
+                "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.",
+                "except ray.exceptions.RayActorError:",
+                r"ray\.exceptions\.(?:ActorDiedError|WorkerCrashedError|RayActorError|OwnerDiedError|NodeDiedError): (?!The actor died because of an error raised in its creation)",
+                source="Ray 1.9 to 2.50",
+            ),
+            Signature(
+                "A worker died or was killed while executing",
+                "(raylet) A worker died or was killed while executing a task by an unexpected system error.",
+                "A worker died",
+                source="Ray 1.9 to 2.50",
+            ),
+        ),
+        kind=VAGUE,
+        judge=ray_death,
+        explains=("SES22", "DST22"),
+        decide="dmesg -T | grep -i -E 'oom-kill|killed process|segfault'",
+    ),
+    Cause(
+        "MEM261",
+        "killed-by-ray-memory-monitor",
+        "Ray's memory monitor ended a task: the node was low on RAM.",
+        "It acts before the kernel does, at RAY_memory_usage_threshold (0.95 of the node or container). GPU memory plays "
+        "no part.",
+        "Ray's memory monitor ended a task, since the RAM of its node or container was used up[[ ({used})]]",
+        Remediation(
+            "Run fewer tasks at a time (more CPUs or memory a task), make each smaller, or give the node more RAM",
+            (
+                "@ray.remote(num_cpus=4, memory=32 * 1024**3)",
+                "ray memory --stats-only; free -g",
+                "RAY_memory_usage_threshold=0.98 ray start ...  # later, not more",
+            ),
+        ),
+        (
+            Signature(
+                "Task was killed due to the node running low on memory",
+                "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n"
+                "Memory on the node (IP: 10.0.0.1, ID: 8c5a) where the task (task ID: 4161) was running was 121.91GB / "
+                "128.00GB (0.952)",
+                "the node is running low on memory",
+                r"Task was killed due to the node running low on memory\.?(?:\n[^\n]*was running was (?P<used>[\d.]+GB / [\d.]+GB))?",
+                source="Ray 2.2 to 2.50",
+            ),
+            Signature(
+                "ray.exceptions.OutOfMemoryError",
+                "ray.exceptions.OutOfMemoryError: 2 tasks were killed",
+                "ray.exceptions.RayTaskError",
+                source="Ray 2.2 to 2.50",
+            ),
+            Signature(
+                "killed due to memory pressure",
+                "(raylet) node_manager.cc:3277: 2 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers "
+                "crashed due to other reasons at node (ID: 8289)",
+                "memory pressure",
+                r"[1-9]\d* Workers \(tasks / actors\) killed due to memory pressure",
+                source="Ray 2.2 to 2.50",
+            ),
+        ),
+        explains=("MEM20", "DST2", "SES2", "WRK2"),
+    ),
+    Cause(
+        "DST272",
+        "open-mpi-without-pmi",
+        "The program was started by srun, and its MPI cannot talk to Slurm.",
+        "Open MPI and Slurm need a common PMI (PMIx or PMI-2). The error ends in MPI_Init; the network plays no part.",
+        "MPI could not start under srun: this MPI and Slurm have no PMI in common",
+        Remediation(
+            "Choose a PMI that both have, start with mpirun inside the job, or leave mpi4py out: torch with NCCL or gloo "
+            "needs no MPI",
+            (
+                "srun --mpi=list; srun --mpi=pmix python train.py",
+                "mpirun -np $SLURM_NTASKS python train.py",
+                "torchrun --nproc-per-node=gpu train.py",
+            ),
+        ),
+        (
+            Signature(
+                (
+                    "but OMPI was not built with",
+                    "PMI2_Init failed",
+                    "PMI_Init",
+                    "PMIX ERROR",
+                    "pmix3x_client.c",
+                    "was not built with SLURM",
+                ),
+                'The application appears to have been direct launched using "srun",\nbut OMPI was not built with SLURM\'s '
+                "PMI support and therefore cannot\nexecute.",
+                "PMIx server started",
+                r"but OMPI was not built with\b|PMI2?_Init failed|PMIX ERROR: (?!NOT-SUPPORTED)|pmix3x_client\.c at line|was not built with SLURM",
+                source="Open MPI 2 to 5, Slurm 17 to 25",
+            ),
+            Signature(
+                "ailed to initialize PMI",
+                "srun: error: mpi/pmi2: failed to initialize PMI",
+                "initialize PMI",
+                source="Slurm, MPICH",
+            ),
+        ),
+        explains=("SES22", "SES211"),
+    ),
+    Cause(
+        "DST273",
+        "deepspeed-batch-sizes-do-not-fit",
+        "DeepSpeed's batch sizes do not multiply out.",
+        "train_batch_size is micro batch x gradient accumulation x number of ranks; the number of ranks changed.",
+        "DeepSpeed's train_batch_size is not micro batch x accumulation steps x ranks[[ ({what})]]",
+        Remediation(
+            "Leave one of the three out (or 'auto') and let DeepSpeed compute it, or correct it for this number of GPUs",
+            ('"train_batch_size": "auto"', '"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 8'),
+        ),
+        (
+            Signature(
+                "Check batch related parameters",
+                "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * "
+                "gradient_acc_step * world_size 256 != 4 * 8 * 1",
+                "batch related parameters",
+                r"Check batch related parameters\.(?:[^\n]*world_size (?P<what>\d+ != [\d* ]+\d))?",
+                source="DeepSpeed 0.3 to 0.18",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,405 @@
+"""What a shell, a batch script or a missing terminal says when the program never ran, or ran without its input."""
+
+from __future__ import annotations
+
+import re
+
+from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.causes.unknown import uncaught
+from torch_doctor.model import Remediation
+
+#: commands that come with a Python environment: not found means that it is not active
+_OF_AN_ENVIRONMENT = re.compile(
+    r"^(?:python[\d.]*|pip[\d.]*|torchrun|accelerate|deepspeed|jupyter(?:-lab)?|ipython|lightning|ray|wandb|tensorboard"
+    r"|huggingface-cli|conda|mamba|uv|poetry|nvcc|module)$"
+)
+
+
+def went_on(seen: Seen) -> bool:
+    """True where the program ran all the same, and failed later by an error of its own."""
+    own = uncaught(seen.log)
+    return own is not None and own > seen.index and "ModuleNotFoundError" not in seen.log.lines[own].text
+
+
+def not_found(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A command of an environment is missing because the environment is not active; others are not installed."""
+    if went_on(seen):
+        return None
+    name = seen.groups["name"].rpartition("/")[2]
+    if name == "sudo":
+        return with_message(
+            verdict,
+            "sudo is not installed here, as in most images, where the user is root or needs no rights",
+            Remediation("Leave sudo out in the container", ("id -un", "docker exec -u 0 CONTAINER ...")),
+        )
+    if not _OF_AN_ENVIRONMENT.match(name):
+        return verdict
+    if name == "module":
+        return with_message(
+            verdict,
+            "the command module is unknown to this shell: it is a function that the login scripts define",
+            Remediation("Use a login shell", ("#!/bin/bash -l", "source /etc/profile.d/modules.sh")),
+        )
+    return with_message(
+        verdict,
+        f"{name} is not found: the shell of the job has another PATH, since the Python environment (conda, venv or "
+        "module) is not active in it",
+        Remediation(
+            "Activate the environment in the script itself, or call the interpreter by its full path",
+            (
+                "source ~/miniconda3/etc/profile.d/conda.sh && conda activate ENV",
+                "source VENV/bin/activate",
+                "VENV/bin/python -m torch.distributed.run ...",
+                f"command -v {name}; echo $PATH",
+            ),
+        ),
+        command=name,
+    )
+
+
+def encoding(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """ASCII is the C locale; another encoding is that of a Windows or old Unix system."""
+    codec = seen.groups["codec"]
+    if codec == "unsupported locale setting":
+        return with_message(
+            verdict,
+            "the locale that LANG or LC_ALL names is not installed in this image",
+            Remediation(
+                "Use C.UTF-8, which is always there, or generate the locale",
+                ("export LC_ALL=C.UTF-8 LANG=C.UTF-8", "apt-get install -y locales && locale-gen en_US.UTF-8"),
+            ),
+        )
+    how = "decoded" if seen.groups.get("kind") == "De" else "encoded"
+    if codec.lower() == "ascii":
+        return with_message(verdict, verdict.message.replace("?", how, 1))
+    return with_message(
+        verdict,
+        f"a character cannot be {how} in {codec}, the encoding of this system's locale: the text is UTF-8",
+    )
+
+
+register(
+    Cause(
+        "SES261",
+        "command-not-found",
+        "The shell does not find the command.",
+        "A batch job, cron or ssh HOST COMMAND starts a shell that reads no ~/.bashrc: conda, the venv and modules "
+        "are not active. 127 is the shell's status for it.",
+        "the command {name} is not found: it is not installed here, or not on this shell's PATH",
+        Remediation(
+            "Install it, or give its full path",
+            ("command -v {name}; echo $PATH", "apt-get install ..."),
+        ),
+        (
+            Signature(
+                ("command not found", ": not found"),
+                "/var/spool/slurmd/job7/slurm_script: line 14: python: command not found",
+                "module not found: command notebook",
+                r"^(?:[^\s:]+: (?:line )?\d+: |-?(?:ba|z|da|k)?sh: (?:(?:line )?\d+: )?)(?P<name>[\w.+/-]+): (?:command )?not found$",
+                source="bash 4 and 5, dash",
+            ),
+            Signature(
+                "zsh: command not found",
+                "zsh: command not found: torchrun",
+                "zsh: no matches found: *.pt",
+                r"^zsh: command not found: (?P<name>[\w.+/-]+)",
+                source="zsh 5",
+            ),
+            Signature(
+                "No such file or directory",
+                "nohup: failed to run command 'python': No such file or directory",
+                "nohup: ignoring input",
+                r"^(?:nohup|(?:/usr/bin/)?env|timeout|stdbuf|nice): (?:failed to run command )?['‘](?P<name>[\w.+/-]+)['’]: No such file or directory",
+                source="coreutils 8 and 9",
+            ),
+            Signature(
+                "execve(): ",
+                "slurmstepd: error: execve(): torchrun: No such file or directory",
+                "slurmstepd: error: execve(): train.sh: Permission denied",
+                r"execve\(\): (?P<name>[\w.+/-]+): No such file or directory",
+                source="Slurm 14 to 25",
+            ),
+            Signature(
+                "could not find executable",
+                "mpirun was unable to find the specified executable file: could not find executable python",
+                "could not find the executable",
+                r"could not find executable (?P<name>[\w.+/-]+)",
+                source="Open MPI 4 and 5",
+            ),
+        ),
+        kind=VAGUE,
+        judge=not_found,
+        explains=("SES22", "DST22"),
+    ),
+    Cause(
+        "SES262",
+        "script-not-executable",
+        "The shell may not execute a script: it has no x bit.",
+        "126 is the shell's status for a file that is there and may not be executed: no x bit, or a file system that "
+        "is mounted noexec.",
+        "{path} may not be executed: it has no x bit, or lies on a file system mounted noexec",
+        Remediation(
+            "Give it the bit, or start it through its interpreter",
+            ("chmod +x {path}", "bash {path}", "findmnt -no OPTIONS -T {path}"),
+        ),
+        (
+            Signature(
+                "ermission denied",
+                "bash: ./train.sh: Permission denied",
+                "bash: logs/train.log: Permission denied",
+                r"^(?:-?(?:ba|z|da|k)?sh|[^\s:]+\.sh|\S*slurm_script): (?:(?:line )?\d+: )?"
+                r"(?P<path>(?:\./|/|\.\./)?[\w./-]+(?:\.(?:sh|py|run|bin|bash)|/bin/[\w.-]+)): Permission denied$",
+                source="bash 4 and 5",
+            ),
+            Signature(
+                "zsh: permission denied",
+                "zsh: permission denied: ./train.sh",
+                "zsh: no such file or directory: ./train.sh",
+                r"^zsh: permission denied: (?P<path>\.{0,2}/\S+)",
+                source="zsh 5",
+            ),
+            Signature(
+                "execve(): ",
+                "slurmstepd: error: execve(): /home/u/train.py: Permission denied",
+                "slurmstepd: error: execve(): train.py: No such file or directory",
+                r"execve\(\): (?P<path>[\w.+/-]+): Permission denied",
+                source="Slurm 14 to 25",
+            ),
+            Signature(
+                "Permission denied",
+                "nohup: failed to run command './train.sh': Permission denied",
+                "nohup: failed to run command './train.sh': No such file or directory",
+                r"^(?:nohup|env|timeout|stdbuf|nice): (?:failed to run command )?['‘](?P<path>[\w.+/-]+)['’]: Permission denied",
+                source="coreutils 8 and 9",
+            ),
+        ),
+        kind=VAGUE,
+        judge=lambda seen, verdict: None if went_on(seen) else verdict,
+        explains=("FS202", "SES22"),
+    ),
+    Cause(
+        "SES263",
+        "conda-not-initialised",
+        "conda activate does not work in a shell that conda has not set up.",
+        "conda activate is a shell function; a batch job or a non-interactive shell does not read the ~/.bashrc that "
+        "defines it. What follows then runs without the environment.",
+        "conda activate failed: this shell was not set up for conda (batch jobs and scripts do not read ~/.bashrc)",
+        Remediation(
+            "Load conda's own script before the activation, or use conda run",
+            (
+                "source ~/miniconda3/etc/profile.d/conda.sh && conda activate ENV",
+                'eval "$(conda shell.bash hook)"',
+                "conda run --no-capture-output -n ENV python train.py",
+            ),
+        ),
+        (
+            Signature(
+                (
+                    "has not been properly configured to use 'conda activate'",
+                    "Run 'conda init' before 'conda activate'",
+                ),
+                "CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'.",
+                "conda activate ENV",
+                source="conda 4.4 to 25",
+            ),
+        ),
+        kind=VAGUE,
+        judge=lambda seen, verdict: None if went_on(seen) else verdict,
+        explains=("SES261", "PKG206", "SES22"),
+    ),
+    Cause(
+        "SES264",
+        "no-standard-input",
+        "The program asked a question, and there is nobody to answer.",
+        "input() reads the end of the file at once where standard input is closed: nohup, a batch job, docker run "
+        "without -i, a launcher's child.",
+        "the program waits for an answer at standard input, which is closed here (nohup, a batch job, docker run "
+        "without -i, or a rank of a launcher)",
+        Remediation(
+            "Give the answer by an option or a variable, or start it with a terminal",
+            ("docker run -it ...", "yes | python train.py", "if sys.stdin.isatty(): answer = input(...)"),
+        ),
+        (
+            Signature(
+                "EOF when reading a line",
+                "EOFError: EOF when reading a line",
+                "EOFError: Ran out of input",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                ("a terminal is required to read the password", "a password is required", "no tty present"),
+                "sudo: a terminal is required to read the password; either use the -S option to read from standard input",
+                "sudo: 3 incorrect password attempts",
+                r"^sudo: (?:a terminal is required to read the password|a password is required|no tty present and no askpass)",
+                source="sudo 1.8 and 1.9",
+            ),
+            Signature(
+                "Inappropriate ioctl for device",
+                "termios.error: (25, 'Inappropriate ioctl for device')",
+                "stty: standard input: Inappropriate ioctl for device",
+                r"^(?:termios\.error|OSError)[^\n]*Inappropriate ioctl for device",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "(no-tty)",
+                "wandb.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=[your_api_key])",
+                "running without a tty",
+                r"api_key not configured \((?P<wandb>no-tty)\)",
+                source="wandb 0.10 to 0.22",
+            ),
+        ),
+        judge=lambda seen, verdict: (
+            with_message(
+                verdict,
+                "wandb has no API key, and cannot ask for one without a terminal",
+                Remediation(
+                    "Give the key by the environment, or work offline",
+                    ("export WANDB_API_KEY=...", "wandb login", "WANDB_MODE=offline python train.py"),
+                ),
+            )
+            if "wandb" in seen.groups
+            else verdict
+        ),
+    ),
+    Cause(
+        "SES265",
+        "output-not-utf8",
+        "Python writes or reads text in ASCII, since the locale is C or POSIX.",
+        "A minimal image, cron or ssh sets no LANG. A progress bar, a check mark or a name then cannot be encoded.",
+        "a character cannot be {how} as {codec}: the locale is C or POSIX (LANG is not set), and Python does not use UTF-8",
+        Remediation(
+            "Switch Python to UTF-8, or set a UTF-8 locale; name the encoding where files are opened",
+            (
+                "export PYTHONUTF8=1",
+                "export LANG=C.UTF-8 LC_ALL=C.UTF-8",
+                "docker run -e LANG=C.UTF-8 -e PYTHONUTF8=1 ...",
+                "open(path, encoding='utf-8')",
+            ),
+        ),
+        (
+            Signature(
+                ("UnicodeEncodeError", "UnicodeDecodeError"),
+                "UnicodeEncodeError: 'ascii' codec can't encode character '\\u2588' in position 6: ordinal not in range(128)",
+                "UnicodeDecodeError: 'utf-8' codec can't decode byte 0x80 in position 0: invalid start byte",
+                r"Unicode(?P<kind>En|De)codeError: '(?P<codec>ascii|latin-1|charmap|cp125\d|gbk)' codec",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "was configured to use ASCII as encoding",
+                "RuntimeError: Click will abort further execution because Python was configured to use ASCII as "
+                "encoding for the environment.",
+                "configured to use UTF-8",
+                r"was configured to use (?P<codec>ASCII) as encoding",
+                source="click 6 to 8.0",
+            ),
+            Signature(
+                "unsupported locale setting",
+                "locale.Error: unsupported locale setting",
+                "bash: warning: setlocale: LC_ALL: cannot change locale (en_US.UTF-8)",
+                r"^locale\.Error: (?P<codec>unsupported locale setting)",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+        judge=encoding,
+    ),
+    Cause(
+        "SES266",
+        "background-job-stopped-by-terminal",
+        "A job in the background was stopped by its terminal.",
+        "A background process that reads from its terminal gets SIGTTIN (or SIGTTOU when it writes under stty tostop) "
+        "and stops; it looks like a hang.",
+        "the job was stopped in the background: it wanted to read from its terminal (SIGTTIN), or Ctrl-Z was pressed",
+        Remediation(
+            "Let it go on, and give it another standard input",
+            ("bg  # or fg", "nohup python train.py > train.log 2>&1 < /dev/null &", "tmux new -s exp1"),
+        ),
+        (
+            Signature(
+                ("Stopped", "suspended"),
+                "[1]+  Stopped                 python train.py",
+                "Stopped after 3 epochs",
+                r"^\[\d+\][+-]?\s+(?:\d+\s+)?(?:Stopped|suspended)(?:\s*\((?:tty input|tty output|SIGTTIN|SIGTTOU|signal)\))?\s+\S",
+                source="bash 4 and 5, zsh",
+            ),
+            Signature(
+                "There are stopped jobs",
+                "There are stopped jobs.",
+                "stopped jobs",
+                source="bash 4 and 5",
+            ),
+        ),
+        kind=VAGUE,
+    ),
+    Cause(
+        "SES267",
+        "cpu-lacks-instruction",
+        "The CPU does not have an instruction that a library was built for.",
+        "SIGILL, 132 or -4: a wheel or an image built for AVX2 or AVX-512 runs on an older CPU, or in a virtual machine "
+        "that hides the feature. It often happens at import.",
+        "this CPU does not have an instruction that the program uses (SIGILL): a wheel or library built for AVX, AVX2 "
+        "or AVX-512, or a virtual machine that hides the feature",
+        Remediation(
+            "Compare the CPU's flags with what the package needs; install a build for this CPU, or give the virtual "
+            "machine the host's CPU model",
+            (
+                "lscpu | grep -o -w -E 'avx|avx2|avx512f|sse4_2' | sort -u",
+                "PYTHONFAULTHANDLER=1 python -c 'import torch'",
+                "qemu-system-x86_64 -cpu host ...",
+                "pip install --no-binary PACKAGE PACKAGE",
+            ),
+        ),
+        (
+            Signature(
+                "llegal instruction",
+                "run.sh: line 3: 4242 Illegal instruction     (core dumped) python train.py",
+                "CUDA error: an illegal instruction was encountered",
+                r"^(?:.*: line \d+: +\d+ +|Fatal Python error: )?Illegal instruction\b",
+                source="bash, faulthandler",
+            ),
+            Signature(
+                ("SIGILL", "exitcode: -4"),
+                "traceback : Signal 4 (SIGILL) received by PID 4242",
+                "SIGILL handler installed",
+                r"Signal 4 \(SIGILL\) received|terminated with signal SIGILL|died with <Signals\.SIGILL|exitcode: -4\b",
+                source="torchrun, subprocess, gdb",
+            ),
+        ),
+        kind=VAGUE,
+        explains=("SES211", "SES22", "DST2", "WRK2"),
+    ),
+    Cause(
+        "SES268",
+        "threads-forbidden-by-seccomp",
+        "Threads cannot be made in a container: an old Docker's seccomp profile answers EPERM.",
+        "A newer glibc starts threads with clone3; Docker before 20.10.10 (or an old libseccomp or runc) forbids the "
+        "unknown call. 'Operation not permitted' is not a limit: ulimit and pids play no part.",
+        "threads cannot be made (Operation not permitted): the seccomp profile of an old Docker, runc or libseccomp "
+        "forbids the system call clone3 that this image's glibc uses; no limit is reached",
+        Remediation(
+            "Update Docker to 20.10.10 or later, with runc and libseccomp; as a probe switch seccomp off",
+            (
+                "docker version; runc --version",
+                "sudo apt-get install --only-upgrade docker-ce containerd.io libseccomp2",
+                "docker run --security-opt seccomp=unconfined ...  # as a probe",
+            ),
+        ),
+        (
+            Signature(
+                "Operation not permitted",
+                "OpenBLAS blas_thread_init: pthread_create failed for thread 35 of 48: Operation not permitted",
+                "OpenBLAS blas_thread_init: pthread_create failed for thread 35 of 48: Resource temporarily unavailable",
+                r"(?:pthread_create|thread_init|Thread creation failed|clone3?)[^\n]*Operation not permitted",
+                source="OpenBLAS 0.3, libgomp, glibc 2.34 on Docker before 20.10.10",
+            ),
+            Signature(
+                "can't start new thread",
+                "OpenBLAS blas_thread_init: pthread_create failed for thread 1 of 4: Operation not permitted\n"
+                "RuntimeError: can't start new thread",
+                "RuntimeError: can't start new thread",
+                also=(r"(?:pthread_create|thread_init|clone3?)[^\n]*Operation not permitted",),
+                source="python 3.8 to 3.14",
+            ),
+        ),
+        explains=("DST212", "SES2"),
+    ),
+)

@@ -1,0 +1,198 @@
+"""What batch systems and supervisors say of a job that they refused, started wrongly, or ended themselves."""
+
+from __future__ import annotations
+
+from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.model import Remediation
+
+#: systemd's own exit statuses -> what they mean. Source: systemd.exec(5), "Process Exit Codes", v255, read 2026-11.
+UNIT_STATUS = {
+    "200/CHDIR": "WorkingDirectory= does not exist or may not be entered",
+    "203/EXEC": "the program of ExecStart= does not exist, is not executable or has no #! line",
+    "209/STDOUT": "StandardOutput= cannot be opened",
+    "216/GROUP": "Group= does not exist",
+    "217/USER": "User= does not exist",
+    "226/NAMESPACE": "a path of ReadWritePaths=, PrivateTmp= or a mount does not exist",
+}
+
+
+def unit(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """systemd's own statuses tell of the unit's settings, not of the program."""
+    means = UNIT_STATUS.get(seen.groups["status"])
+    return (
+        with_message(verdict, f"systemd could not start the program ({seen.groups['status']}): {means}")
+        if means
+        else None
+    )
+
+
+register(
+    Cause(
+        "MEM262",
+        "killed-by-user-space-oom-daemon",
+        "A daemon (systemd-oomd, earlyoom) ended the run, since the machine was short of RAM and swap.",
+        "It acts before the kernel's OOM killer and ends a whole cgroup: a terminal with all that runs in it, tmux "
+        "included. dmesg has no word of it; the journal has.",
+        "{daemon} ended the run, since the machine's RAM and swap were used up: with it went all that ran in the same "
+        "terminal or unit",
+        Remediation(
+            "Use less RAM (fewer workers, memory maps), and run the training in a unit of its own with a limit",
+            (
+                "journalctl -u systemd-oomd --since -1h; journalctl -u earlyoom --since -1h",
+                "systemd-run --user --scope -p MemoryMax=48G -p ManagedOOMPreference=avoid python train.py",
+                "free -h; swapon --show",
+            ),
+        ),
+        (
+            Signature(
+                "systemd-oomd",
+                "systemd-oomd[744]: Killed /user.slice/user-1000.slice/user@1000.service/app.slice/vte-spawn-11.scope due "
+                "to memory used (65413283840) / total (67345018880) and swap used (8589000000) / total (8589930496) being "
+                "more than 90.00%",
+                "systemd-oomd.service: Started",
+                r"(?P<daemon>systemd-oomd)(?:\[\d+\]: Killed | killed )",
+                source="systemd 248 to 258",
+            ),
+            Signature(
+                "sending SIG",
+                'earlyoom[801]: sending SIGTERM to process 4211 uid 1000 "python": badness 915, VmRSS 58000 MiB',
+                "sending SIGTERM to the group",
+                r"(?P<daemon>earlyoom)(?:\[\d+\])?: [^\n]*sending SIG(?:TERM|KILL) to process",
+                source="earlyoom 1.3 to 1.8",
+            ),
+        ),
+        explains=("MEM20", "SES2", "DST2", "WRK2"),
+        decide="journalctl -u systemd-oomd --since -1h",
+    ),
+    Cause(
+        "SES281",
+        "systemd-unit-not-started",
+        "systemd could not start the unit's program.",
+        "Statuses from 200 on are systemd's own: they tell of the unit file's paths, users and settings.",
+        "systemd could not start the program",
+        Remediation(
+            "Correct the unit: absolute paths, an existing user and folder; then reload and start",
+            (
+                "systemctl cat UNIT; systemd-analyze verify UNIT",
+                "sudo systemctl daemon-reload && sudo systemctl restart UNIT",
+            ),
+        ),
+        (
+            Signature(
+                "status=2",
+                "systemd[1]: train.service: Main process exited, code=exited, status=203/EXEC",
+                "systemd[1]: train.service: Main process exited, code=exited, status=2/INVALIDARGUMENT",
+                r"code=exited, status=(?P<status>2\d\d/[A-Z]+)",
+                source="systemd 240 to 258",
+            ),
+        ),
+        judge=unit,
+        explains=("SES22", "SES26"),
+    ),
+    Cause(
+        "SES282",
+        "slurm-request-refused",
+        "Slurm refused what the job asks for.",
+        "Partition, account, QOS, time or resources do not fit the cluster's limits. The program was not started.",
+        "Slurm refused the job: {what}",
+        Remediation(
+            "Compare the request with the partition and the limits of the account",
+            (
+                "sinfo -o '%P %l %D %c %m %G'",
+                "sacctmgr show assoc user=$USER format=account,partition,qos,grptres",
+                "scontrol show partition",
+            ),
+        ),
+        (
+            Signature(
+                ("Batch job submission failed: ", "Unable to allocate resources: "),
+                "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified",
+                "sbatch: Submitted batch job 7",
+                r"(?:Batch job submission failed|Unable to allocate resources): (?P<what>[^\n]+)",
+                source="Slurm 14 to 25",
+            ),
+            Signature(
+                ("(QOS", "(Assoc"),
+                "(AssocMaxWallDurationPerJobLimit)",
+                "AssocMax",
+                r"\((?P<what>(?:QOS|Assoc)\w+Limit)\)",
+                source="Slurm 14 to 25, squeue",
+            ),
+        ),
+        explains=("SES22",),
+    ),
+    Cause(
+        "SES283",
+        "slurm-settings-contradict",
+        "srun got contradicting settings from the job's environment.",
+        "Options of salloc or sbatch come back as variables; from Slurm 22.05 on srun does not inherit --cpus-per-task, "
+        "and later refuses variables that disagree.",
+        "srun refused the settings of the job: {what}",
+        Remediation(
+            "Take the variable that disagrees out, or give the option to srun itself",
+            (
+                "unset SLURM_TRES_PER_TASK",
+                "srun --cpus-per-task=$SLURM_CPUS_PER_TASK python train.py",
+                "env | grep SLURM_",
+            ),
+        ),
+        (
+            Signature(
+                "srun: fatal: ",
+                "srun: fatal: cpus-per-task set by two different environment variables SLURM_CPUS_PER_TASK=8 != "
+                "SLURM_TRES_PER_TASK=cpu=1",
+                "srun: error: n1: task 0: Exited with exit code 1",
+                r"srun: fatal: (?P<what>[^\n]+)",
+                source="Slurm 20 to 25",
+            ),
+        ),
+        explains=("SES22",),
+    ),
+    Cause(
+        "SES284",
+        "slurm-step-waits-for-the-job-itself",
+        "srun waits for resources that another step of the same job holds.",
+        "A second srun in a job, or one inside an interactive srun, needs memory, GPUs and CPUs of its own: --overlap or "
+        "a part of the resources.",
+        "a step of the job waits for resources that another step of the same job holds",
+        Remediation(
+            "Share the resources between the steps, or give each step its part",
+            ("srun --overlap ...", "srun --exact --mem=16G --gres=gpu:1 -n1 ...", "squeue -s -j $SLURM_JOB_ID"),
+        ),
+        (
+            Signature(
+                "step creation temporarily disabled",
+                "srun: Job 77 step creation temporarily disabled, retrying (Requested nodes are busy)",
+                "srun: Step created for job 77",
+                source="Slurm 14 to 25",
+            ),
+        ),
+        kind=VAGUE,
+    ),
+    Cause(
+        "SES285",
+        "job-credential-or-node-out-of-step",
+        "A node of the Slurm cluster could not start the task.",
+        "An expired credential is a clock that differs between the nodes; a communication error is a slurmd that does "
+        "not answer. The program was not started there.",
+        "Slurm could not start the task on {node}: {what}",
+        Remediation(
+            "Leave the node out, and tell the cluster's operators (clocks, slurmd, munge)",
+            (
+                "sbatch --exclude={node} ...",
+                "scontrol show node {node} | grep -i -E 'state|reason'",
+                "timedatectl status",
+            ),
+        ),
+        (
+            Signature(
+                "Task launch for ",
+                "srun: error: Task launch for StepId=36.0 failed on node cn131: Job credential expired",
+                "srun: Task launched",
+                r"Task launch for (?:StepId=)?\S+ failed on node (?P<node>\S+): (?P<what>[^\n]+)",
+                source="Slurm 14 to 25",
+            ),
+        ),
+        explains=("SES22",),
+    ),
+)
