@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -56,8 +57,20 @@ def _outranks(c: _Candidate, others: Sequence[_Candidate]) -> bool:
     if c.kind in (UNKNOWN, HINT):
         return False
     return c.kind != ECHO or not any(
-        o.finding.evidence.get("own") and (o.line < c.line or _of_another_rank(o, c)) for o in others
+        o.finding.evidence.get("own") and (o.line < c.line or _of_another_rank(o, c) or _of_the_program(o))
+        for o in others
     )
+
+
+#: what no end of another process makes a program raise
+_PROGRAMMING = re.compile(
+    r"^(?:ZeroDivision|Key|Index|Type|Value|Attribute|Name|UnboundLocal|Assertion|NotImplemented|Import|ModuleNotFound"
+    r"|Recursion|Syntax|Indentation|Unicode\w*)Error\b"
+)
+
+
+def _of_the_program(c: _Candidate) -> bool:
+    return any(_PROGRAMMING.match(text) for text in c.finding.evidence["text"][:1])
 
 
 def _of_another_rank(one: _Candidate, other: _Candidate) -> bool:

@@ -40,6 +40,8 @@ _PREFIXES = tuple(
         rf"[EF]\d{{4}} \d\d:\d\d:\d\d\.\d+\s+\d+ [^\]\s]{{1,120}}\] (?={_TRACE})",  # glog and absl
         rf"(?P<source>(?!\w*(?:Error|Exception|Warning):)[\w.-]*\d[\w.-]*): (?={_TRACE})",  # pdsh
         rf"\s{{2,}}[|+]\s(?={_TRACE}|\s)",  # an exception group
+        r"> (?=\S)",  # quoted in a mail or an issue
+        rf"\[\d{{2,7}}\] (?=[WEIF]\d{{4}} |{_TRACE})",  # numbered lines
         rf"E {{3,7}}(?={_TRACE})",  # pytest
         r"-\s[\w.]{1,80}\s-\s(?:ERROR|CRITICAL)\s-\s",  # Python's logging, where each line of a traceback is a record
     )

@@ -332,6 +332,14 @@ register(
                 source="torch 1.0 to 2.15",
             ),
             Signature(
+                "LightningModule has parameters that were not used in producing the loss",
+                "RuntimeError: It looks like your LightningModule has parameters that were not used in producing the loss "
+                "returned by training_step.",
+                "LightningModule has parameters",
+                r"(?P<lightning>LightningModule has parameters that were not used in producing the loss)",
+                source="Lightning 1.6 to 2.6",
+            ),
+            Signature(
                 "Expected to mark a variable ready only once",
                 "RuntimeError: Expected to mark a variable ready only once.",
                 "ready only once",
@@ -352,7 +360,16 @@ register(
                 ),
             )
             if "ready only once" in seen.log.lines[seen.index].text
-            else with_message(verdict, verdict.message.replace("?", ""))
+            else with_message(
+                verdict,
+                verdict.message.replace("?", ""),
+                Remediation(
+                    verdict.remedy.text,
+                    ("Trainer(strategy='ddp_find_unused_parameters_true')", *verdict.remedy.commands[1:])
+                    if "lightning" in seen.groups
+                    else verdict.remedy.commands,
+                ),
+            )
         ),
     ),
     Cause(

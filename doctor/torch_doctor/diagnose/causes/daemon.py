@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import ECHO, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
 
@@ -289,6 +289,82 @@ register(
                 source="Kubernetes kubelet 1.18 to 1.34",
             ),
         ),
+    ),
+    Cause(
+        "SES286",
+        "image-name-malformed",
+        "The image's name, or what stands in its place on the command line, is malformed.",
+        "Capitals in a name, an empty variable, or a path with a space that is not quoted: docker takes the next word for "
+        "the image.",
+        "docker cannot read the image's name: capitals, an empty variable, or an unquoted path with a space before it",
+        Remediation(
+            "Quote paths and variables, and see what docker gets",
+            ('docker run -v "$PWD":/work -w /work IMAGE ...', "set -x  # before the command, in a script"),
+        ),
+        (
+            Signature(
+                ("invalid reference format", "repository name must be lowercase"),
+                "docker: invalid reference format.",
+                "invalid reference to the format",
+                source="Docker 1.13 to 29",
+            ),
+        ),
+    ),
+    Cause(
+        "SES287",
+        "interpreter-of-start-script-missing",
+        "The start script is there, and what its first line names is not.",
+        "The kernel says 'no such file' of the interpreter: #!/bin/bash in an image without bash, a CRLF line end, or a "
+        "binary for another C library.",
+        "the container's start command or its interpreter does not exist in the image: a first line (#!) with Windows "
+        "line ends or for a shell that is not there, or a wrong path",
+        Remediation(
+            "Look at the script's first line in the image; convert it to LF, or install the interpreter",
+            (
+                "docker run --rm --entrypoint sh IMAGE -c 'head -1 SCRIPT | od -c | head -2; ls -l SCRIPT'",
+                "sed -i 's/\\r$//' SCRIPT",
+                "docker run --rm --entrypoint sh IMAGE -c 'command -v bash'",
+            ),
+        ),
+        (
+            Signature(
+                "no such file or directory",
+                "standard_init_linux.go:228: exec user process caused: no such file or directory",
+                'exec: "/app/run.sh": stat /app/run.sh: no such file or directory: unknown',
+                r"exec user process caused:? \"?no such file or directory|^(?:\S+\s+\| )?exec /\S+: no such file or directory$",
+                source="runc 1.0 to 1.3, Docker 17 to 29",
+            ),
+        ),
+        explains=("SES2",),
+    ),
+    Cause(
+        "SES288",
+        "pod-keeps-restarting",
+        "A container ends again and again, and Kubernetes waits longer each time.",
+        "CrashLoopBackOff is not the cause: the container's own log of its last end has it.",
+        "the pod's container ends again and again (CrashLoopBackOff)[[, the last time with status {status}]]: its own log has "
+        "the cause",
+        Remediation(
+            "Read the log of the container that ended, and how it ended",
+            ("kubectl logs POD --previous", "kubectl describe pod POD | grep -A6 'Last State'"),
+        ),
+        (
+            Signature(
+                ("Back-off restarting failed container", "CrashLoopBackOff"),
+                "  Warning  BackOff  2m  kubelet  Back-off restarting failed container trainer in pod train-0\n    Last State: "
+                "Terminated\n      Reason: Error\n      Exit Code:    1",
+                "restarting container",
+                r"(?:Back-off restarting failed container|CrashLoopBackOff)(?:[^\n]*\n){0,12}?\s*Exit Code:\s*(?P<status>\d+)",
+                source="Kubernetes kubelet 1.18 to 1.34",
+            ),
+            Signature(
+                ("Back-off restarting failed container", "CrashLoopBackOff"),
+                "train-0   0/1   CrashLoopBackOff   7 (32s ago)   12m",
+                "restarting container",
+                source="Kubernetes 1.18 to 1.34",
+            ),
+        ),
+        kind=ECHO,
     ),
     Cause(
         "SES279",

@@ -296,6 +296,13 @@ register(
                 source="DeepSpeed 0.3 to 0.18, Lightning 2.0 to 2.6",
             ),
             Signature(
+                ("exited on signal 9", ": Killed"),
+                "mpirun noticed that process rank 3 with PID 0 on node gpu2 exited on signal 9 (Killed).",
+                "srun: error: n1: task 0: Terminated",
+                r"exited on signal 9 \(|^srun: error: \S+: tasks? [\d,-]+: Killed(?P<detail>)",
+                source="Open MPI 2 to 5, Slurm 14 to 25",
+            ),
+            Signature(
                 "Command terminated by signal 9",
                 "Command terminated by signal 9",
                 "Command terminated",

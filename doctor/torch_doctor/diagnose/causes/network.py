@@ -243,6 +243,58 @@ register(
         explains=("DST203", "DST210", "DST22", "DST214"),
     ),
     Cause(
+        "DST245",
+        "rank-taken-twice",
+        "Two processes took the same rank.",
+        "RANK or --node-rank is the same on two nodes, a second job uses the same master and port, or a script sets the "
+        "rank from LOCAL_RANK. NCCL calls it an internal error.",
+        "rank {rank} was taken twice: two processes have the same RANK, or another job uses the same master and port",
+        Remediation(
+            "Give each node its own --node-rank, take RANK (not LOCAL_RANK) for the process group, and a port of its own "
+            "to each job",
+            (
+                "echo $RANK $LOCAL_RANK $WORLD_SIZE $MASTER_ADDR:$MASTER_PORT  # on each process",
+                "torchrun --nnodes=2 --node-rank=$SLURM_NODEID --rdzv-backend=c10d --rdzv-endpoint=HOST:29500 train.py",
+            ),
+        ),
+        (
+            Signature(
+                "has already checked in",
+                "bootstrap.cc:131 NCCL WARN Bootstrap Root : rank 1 of 8 ranks has already checked in",
+                "already checked in the file",
+                r"rank (?P<rank>\d+) of \d+ ranks has already checked in",
+                source="NCCL 2.4 to 2.28, bootstrap.cc",
+            ),
+        ),
+        explains=("DST22", "DST202", "SES22"),
+    ),
+    Cause(
+        "DST246",
+        "nccl-cannot-read-topology",
+        "NCCL could not read the PCI tree of the machine.",
+        "It reads /sys; a sandbox (gVisor), a virtual machine or a container with a masked /sys shows it only in part.",
+        "NCCL could not read the machine's PCI tree ({what}): /sys is masked or incomplete in this container or virtual "
+        "machine",
+        Remediation(
+            "Show the container the host's /sys, or give NCCL a topology file",
+            (
+                "ls -l /sys/class/pci_bus | head",
+                "docker run -v /sys:/sys:ro ...",
+                "export NCCL_TOPO_FILE=/etc/nccl/topo.xml",
+            ),
+        ),
+        (
+            Signature(
+                "Could not find real path of",
+                "graph/topo.cc:633 NCCL WARN Could not find real path of /sys/class/pci_bus/0000:86/../../0000:86:00.0",
+                "real path of the file",
+                r"Could not find real path of (?P<what>/sys/\S+)",
+                source="NCCL 2.4 to 2.28, graph/xml.cc",
+            ),
+        ),
+        explains=("DST22", "SES22"),
+    ),
+    Cause(
         "DST251",
         "gloo-mesh-not-connected",
         "gloo's ranks could not connect to each other.",

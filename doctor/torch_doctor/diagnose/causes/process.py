@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import replace
 
 from torch_doctor.diagnose.cause import ECHO, HINT, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.diagnose.causes.unknown import uncaught
@@ -88,9 +87,7 @@ def scheduler(seen: Seen, verdict: Verdict) -> Verdict | None:
         )
     if what.startswith("CANCELLED"):
         if seen.has(r"srun: error: [^\n]*task[^\n]*: (?:Exited with exit code|Killed|Segmentation|Aborted|Bus)"):
-            return replace(
-                with_message(verdict, "Slurm ended the other tasks after one had failed", CANCELLED), kind=ECHO
-            )
+            return None  # the other tasks of a step of which one failed
         return with_message(
             verdict,
             f"the job was {what.replace('CANCELLED', 'cancelled', 1)}: by a person (scancel), or by srun",
@@ -114,6 +111,10 @@ NO_PAGE = Remediation(
 
 def exit_status(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A bare exit status: what its signal means."""
+    if "bus" in seen.groups:
+        return with_message(
+            verdict, "a task ended with SIGBUS: " + SIGNALS[int(signal.SIGBUS)], NO_PAGE, signal="SIGBUS"
+        )
     status = int(seen.groups.get("status") or seen.groups.get("minus", "0"))
     number = signal_of(status)
     if not number:
@@ -344,6 +345,13 @@ register(
                 source="torchrun, Open MPI, glog",
             ),
             Signature(
+                ("exited on signal 11", "exited on signal 6", ": Segmentation fault", ": Aborted"),
+                "mpirun noticed that process rank 1 with PID 22 on node gpu2 exited on signal 11 (Segmentation fault).",
+                "mpirun noticed that process rank 3 with PID 0 on node gpu2 exited on signal 9 (Killed).",
+                r"exited on signal (?:11|6) \((?P<what>\w[\w ]*)\)|^srun: error: \S+: tasks? [\d,-]+: (?:Segmentation fault|Aborted)",
+                source="Open MPI 2 to 5, Slurm 14 to 25",
+            ),
+            Signature(
                 "139",
                 "exited with code 139",
                 "139 images",
@@ -472,6 +480,39 @@ register(
         explains=("SES2", "MEM206", "DST2", "WRK2"),
     ),
     Cause(
+        "SES291",
+        "ended-by-sigterm",
+        "The run got SIGTERM: somebody or something asked it to end.",
+        "docker stop, kill, a scheduler, systemd at logout or shutdown send it. It is no crash, and no OOM kill.",
+        "the run was asked to end (SIGTERM): a stop, kill, the scheduler, or the machine's shutdown; it did not crash",
+        Remediation(
+            "See who asked; save a checkpoint on SIGTERM, and go on from it",
+            (
+                "last -x | head; journalctl --since -1h | grep -i -E 'stopping|shutdown|session'",
+                "sacct -j JOBID -o State,End; docker events --since 1h --filter event=kill",
+                "signal.signal(signal.SIGTERM, save_and_exit)",
+            ),
+        ),
+        (
+            Signature(
+                "Terminated",
+                "run.sh: line 3: 4242 Terminated              python train.py",
+                "Terminated 3 stale sessions",
+                r"^(?:.*: line \d+: +\d+ +)?Terminated(?:\s{3,}\S[^\n]*)?$",
+                source="bash 4 and 5",
+            ),
+            Signature(
+                "Received SIGTERM",
+                "[rank: 0] Received SIGTERM: 15",
+                "SIGTERM handler",
+                r"Received SIGTERM\b",
+                source="Lightning 1.8 to 2.6",
+            ),
+        ),
+        kind=ECHO,
+        explains=("SES221",),
+    ),
+    Cause(
         "SES241",
         "pod-evicted",
         "Kubernetes evicted the pod: its node, or the pod's own limit of local storage, ran out.",
@@ -574,6 +615,13 @@ register(
                 r"(?:exit(?:ed)?|code|status|exitcode|returncode|rc)(?: with| code| status| "
                 r"value)*\s*[:=]?\s*\(?(?P<status>12[9]|13[0-689]|14[0-9]|15[0-9])\b",
                 source="shells, Docker, Slurm",
+            ),
+            Signature(
+                ("exited on signal 7", ": Bus error"),
+                "srun: error: n3: task 2: Bus error (core dumped)",
+                "srun: error: n3: task 2: Killed",
+                r"(?P<bus>exited on signal 7 \(|^srun: error: \S+: tasks? [\d,-]+: Bus error)",
+                source="Open MPI 2 to 5, Slurm 14 to 25",
             ),
             Signature(
                 ("exit", "return", "status", "terminated with code"),

@@ -42,6 +42,12 @@ def not_started(seen: Seen, verdict: Verdict) -> Verdict | None:
     return with_message(verdict, verdict.message.replace("?", ""))
 
 
+def _named(seen: Seen) -> str:
+    """The address that the traceback's init_method names."""
+    match = seen.near(r"tcp://([\w.:-]+)")
+    return match[1] if match else "address"
+
+
 def _unresolved(seen: Seen) -> str:
     """The message for a name that does not resolve; empty where it does."""
     if "cannot be retrieved" not in seen.log.lines[seen.index].text:
@@ -113,11 +119,11 @@ register(
         ),
         (
             Signature(
-                "clients joined",
+                ("clients joined", "workers joined"),
                 "torch.distributed.DistStoreError: Timed out after 1801 seconds waiting for clients. 1/3 clients "
                 "joined.",
                 "3/3 clients joined",
-                r"waiting for clients\. (?P<joined>(?P<a>\d+)/(?!(?P=a)\b)\d+) clients joined",
+                r"waiting for (?:client|worker)s\. (?P<joined>(?P<a>\d+)/(?!(?P=a)\b)\d+) (?:clients joined|workers joined)",
                 source="torch 1.11 to 2.15",
             ),
             Signature(
@@ -319,6 +325,14 @@ register(
                 source="torch 1.10 to 2.15",
             ),
             Signature(
+                ("connect() timed out", "RuntimeError: Connection timed out", "RuntimeError: Socket Timeout"),
+                "    store = TCPStore(result.hostname, result.port, world_size, start_daemon)\nRuntimeError: connect() timed out.",
+                "TimeoutError: [Errno 110] Connection timed out",
+                r"RuntimeError: (?:connect\(\) timed out|Connection timed out|Socket Timeout)",
+                also=(r"rendezvous|TCPStore|init_process_group|c10d",),
+                source="torch 1.0 to 1.12",
+            ),
+            Signature(
                 "Connect to",
                 "NCCL WARN socketStartConnect: Connect to 10.0.0.2<40003> failed : No route to host",
                 "Connect to w&b",
@@ -336,7 +350,7 @@ register(
         ),
         kind=VAGUE,
         judge=lambda seen, verdict: with_message(
-            verdict, _unresolved(seen) or verdict.message.replace("?", seen.groups.get("h", "address"))
+            verdict, _unresolved(seen) or verdict.message.replace("?", seen.groups.get("h") or _named(seen))
         ),
         explains=("DST202", "DST22", "SES22"),
     ),

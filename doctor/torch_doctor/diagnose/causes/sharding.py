@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register
+from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
 
@@ -90,7 +90,7 @@ register(
                 "RuntimeError: aten.mm.default: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to "
                 "DTensor before calling distributed operators!",
                 "DTensor",
-                r"(?P<op>aten\.[\w.]+|[\w.]+): got mixed torch\.Tensor and DTensor",
+                r"(?P<op>aten\.[\w.]+|[\w.]+?):? got mixed torch\.Tensor and DTensor",
                 source="torch 2.0 to 2.15, DTensor",
             ),
         ),
@@ -199,12 +199,36 @@ register(
                 source="Lightning 1.0 to 2.6",
             ),
             Signature(
+                "No supported gpu backend found",
+                "lightning.fabric.utilities.exceptions.MisconfigurationException: No supported gpu backend found!",
+                "gpu backend found",
+                r"(?P<none>No supported gpu backend found)",
+                source="Lightning 1.7 to 2.6",
+            ),
+            Signature(
                 "exceeds the number of available GPUs",
                 "ValueError: num_gpus (8) exceeds the number of available GPUs (2)",
                 "the number of available GPUs",
                 r"(?P<asked>\w[\w ()=]*) exceeds the number of available GPUs(?: \((?P<have>\d+)\))?",
                 source="DeepSpeed 0.9 to 0.18 and scripts",
             ),
+        ),
+        judge=lambda seen, verdict: (
+            with_message(
+                verdict,
+                "a GPU was asked for, and the process sees none: torch finds no CUDA device (a CPU build, a container "
+                "without --gpus, a job without a GPU)",
+                Remediation(
+                    "Look at what torch sees, and give the process a GPU",
+                    (
+                        'python -c "import torch; print(torch.version.cuda, torch.cuda.is_available())"',
+                        "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES",
+                        "docker run --gpus all ...",
+                    ),
+                ),
+            )
+            if "none" in seen.groups
+            else verdict
         ),
         explains=("SES22",),
     ),
@@ -323,6 +347,91 @@ register(
         explains=("MEM20", "DST2", "SES2", "WRK2"),
     ),
     Cause(
+        "DST274",
+        "ray-node-not-started",
+        "Ray's own processes did not start, or cannot be reached.",
+        "The raylet or the GCS did not come up: too little memory or /dev/shm, a port that is closed, or an old session. "
+        "Their own logs say which.",
+        "Ray's node did not start or cannot be reached: its raylet or GCS did not come up",
+        Remediation(
+            "Read the session's logs, stop what is left of an earlier session, and start with fewer CPUs",
+            (
+                "tail -n 50 /tmp/ray/session_latest/logs/raylet.err /tmp/ray/session_latest/logs/gcs_server.out",
+                "ray stop --force; ray start --head --num-cpus=8",
+                "df -h /dev/shm /tmp; free -g",
+            ),
+        ),
+        (
+            Signature(
+                (
+                    "current node timed out during startup",
+                    "Failed to connect to GCS",
+                    "GCS server is not available",
+                    "not have registered with GCS",
+                ),
+                "Exception: The current node timed out during startup. This could happen because some of the Ray "
+                "processes failed to startup.",
+                "Connected to Ray cluster",
+                r"current node timed out during startup|Failed to connect to GCS|GCS server is not available|not have registered with GCS",
+                source="Ray 2.0 to 2.50",
+            ),
+        ),
+        kind=VAGUE,
+    ),
+    Cause(
+        "DST275",
+        "ray-has-no-such-resources",
+        "No node of the Ray cluster has what a task or actor asks for.",
+        "It waits for ever: the cluster is smaller than the request, or another job holds the GPUs.",
+        "no node of the Ray cluster has the resources that are asked for[[ ({what})]]: the task waits for ever",
+        Remediation(
+            "Ask for less a worker, or add nodes; see what is free",
+            ("ray status", "ScalingConfig(num_workers=4, use_gpu=True, resources_per_worker={'GPU': 1})"),
+        ),
+        (
+            Signature(
+                "No available node types can fulfill resource request",
+                "(autoscaler +1m10s) Error: No available node types can fulfill resource request {'GPU': 8.0, 'CPU': 1.0}.",
+                "node types",
+                r"No available node types can fulfill resource requests? (?P<what>\{[^}\n]*\})",
+                source="Ray 1.9 to 2.50",
+            ),
+            Signature(
+                "cannot be scheduled right now",
+                "(raylet) Warning: The following resource request cannot be scheduled right now: {'GPU': 2.0}.",
+                "scheduled right now",
+                r"resource request cannot be scheduled right now: (?P<what>\{[^}\n]*\})",
+                source="Ray 1.9 to 2.50",
+            ),
+        ),
+        kind=VAGUE,
+    ),
+    Cause(
+        "DST276",
+        "ray-object-store-full",
+        "Ray's object store is full.",
+        "It lies in /dev/shm, 30 % of the RAM at the most: objects that are still referenced, or one that is larger than "
+        "the store. GPU memory plays no part.",
+        "Ray's object store (in /dev/shm) is full: too many objects are still referenced, or one is too large",
+        Remediation(
+            "Give it more room, drop references that are no longer needed, and pass paths in place of large objects",
+            (
+                "ray memory; df -h /dev/shm",
+                "docker run --shm-size=32g ...",
+                "ray start --head --object-store-memory=32000000000",
+            ),
+        ),
+        (
+            Signature(
+                ("ObjectStoreFullError", "bject store is full"),
+                "ray.exceptions.ObjectStoreFullError: Failed to put object ffff in object store because it is full.",
+                "Object store memory usage: 10%",
+                r"ObjectStoreFullError|[Oo]bject store is full",
+                source="Ray 1.0 to 2.50",
+            ),
+        ),
+    ),
+    Cause(
         "DST272",
         "open-mpi-without-pmi",
         "The program was started by srun, and its MPI cannot talk to Slurm.",
@@ -361,6 +470,41 @@ register(
             ),
         ),
         explains=("SES22", "SES211"),
+    ),
+    Cause(
+        "DST277",
+        "mpi-did-not-start",
+        "MPI's runtime did not start.",
+        "orte_init, prte_init and MPI_Init fail before the program does anything: a session folder that cannot be "
+        "written, a name that does not resolve, or a library that does not fit the launcher.",
+        "MPI's runtime did not start ({what}): a temporary folder that is not writable, a launcher of another MPI, or a "
+        "host name that does not resolve",
+        Remediation(
+            "Start with the launcher of the same MPI, with a writable TMPDIR",
+            (
+                "which mpirun; python -c 'import mpi4py; print(mpi4py.get_config())'",
+                "TMPDIR=/tmp mpirun -np 4 python train.py",
+                "getent hosts $(hostname)",
+            ),
+        ),
+        (
+            Signature(
+                (
+                    "orte_init failed",
+                    "orte_ess_init failed",
+                    "opal_init failed",
+                    "ompi_mpi_init",
+                    "prte_init failed",
+                    "MPI runtime init failed",
+                ),
+                "It looks like orte_init failed for some reason; your parallel process is\nlikely to abort.",
+                "opal_init done",
+                r"(?P<what>orte_init|orte_ess_init|prte_init|opal_init|MPI runtime init|ompi_mpi_init(?:: \w+)?) failed",
+                source="Open MPI 2 to 5",
+            ),
+        ),
+        kind=VAGUE,
+        explains=("SES22",),
     ),
     Cause(
         "DST273",

@@ -88,7 +88,7 @@ register(
         "the command {name} is not found: it is not installed here, or not on this shell's PATH",
         Remediation(
             "Install it, or give its full path",
-            ("command -v {name}; echo $PATH", "apt-get install ..."),
+            ("command -v {name}; echo $PATH", "apt-get install -y {name}  # or the package that holds it"),
         ),
         (
             Signature(
@@ -118,6 +118,13 @@ register(
                 "slurmstepd: error: execve(): train.sh: Permission denied",
                 r"execve\(\): (?P<name>[\w.+/-]+): No such file or directory",
                 source="Slurm 14 to 25",
+            ),
+            Signature(
+                "' not installed",
+                "RuntimeError: launcher 'pdsh' not installed.",
+                "package 'x' not installed yet",
+                r"launcher '(?P<name>\w+)' not installed",
+                source="DeepSpeed 0.3 to 0.18",
             ),
             Signature(
                 "could not find executable",

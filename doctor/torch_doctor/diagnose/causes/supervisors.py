@@ -170,6 +170,29 @@ register(
         kind=VAGUE,
     ),
     Cause(
+        "SES289",
+        "job-folder-not-on-node",
+        "The folder that the job was submitted from does not exist on the compute node.",
+        "Slurm then starts in /tmp, and relative paths are not found. The home or project file system is not mounted on "
+        "that node, or the folder is local to the login node.",
+        "the job's folder {path} is not there on the compute node, so that the job started in {where}",
+        Remediation(
+            "Submit from a file system that the nodes share, or name the folder",
+            ("sbatch --chdir=/shared/project ...", "srun -w NODE ls -ld {path}; srun -w NODE df -h"),
+        ),
+        (
+            Signature(
+                "couldn't chdir to",
+                "slurmstepd: error: couldn't chdir to `/home/me/proj': No such file or directory: going to /tmp instead",
+                "couldn't chdir",
+                r"couldn't chdir to [`'](?P<path>[^'\n]+)': [^\n:]+: going to (?P<where>\S+) instead",
+                source="Slurm 14 to 25",
+            ),
+        ),
+        kind=VAGUE,
+        explains=("FS208", "SES22"),
+    ),
+    Cause(
         "SES285",
         "job-credential-or-node-out-of-step",
         "A node of the Slurm cluster could not start the task.",

@@ -340,6 +340,43 @@ register(
         ),
     ),
     Cause(
+        "SES292",
+        "no-such-session",
+        "No session of that name can be attached.",
+        "It has ended, has another name, belongs to another user or socket, or (screen) is attached elsewhere.",
+        "the session[[ {name}]] is not there: it has ended, has another name, or belongs to another user or socket",
+        Remediation(
+            "List the sessions with the user that started it; a session of screen that is attached elsewhere is taken "
+            "over with -d -r",
+            ("tmux ls; echo $TMUX_TMPDIR; id -un", "screen -ls; screen -d -r NAME"),
+        ),
+        (
+            Signature(
+                "(Attached)",
+                "There is a screen on:\n\t12123.train\t(Attached)\nThere is no screen to be resumed matching train.",
+                "There is a screen on:\n\t12123.train\t(Detached)\nThere is no screen to be resumed matching x.",
+                r"(?P<attached>\(Attached\))(?:[^\n]*\n){1,12}?There is no screen to be resumed",
+                source="screen 4 and 5",
+            ),
+            Signature(
+                ("can't find session", "no current session", "session not found"),
+                "can't find session: train",
+                "find session",
+                r"^(?:tmux: )?(?:can't find session:? ?(?P<name>\S*)|no current session|session not found: \S*)",
+                source="tmux 1.8 to 3.6",
+            ),
+        ),
+        kind=VAGUE,
+        judge=lambda seen, verdict: (
+            with_message(
+                verdict, "the session is attached on another terminal (Attached), so that screen -r does not take it"
+            )
+            if "attached" in seen.groups
+            else verdict
+        ),
+        explains=("SES214",),
+    ),
+    Cause(
         "SES244",
         "tmux-session-exists-or-nested",
         "tmux was asked for a session that exists, or from inside of another one.",
