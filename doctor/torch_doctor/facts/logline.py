@@ -41,7 +41,10 @@ _PREFIXES = tuple(
         rf"(?P<source>(?!\w*(?:Error|Exception|Warning):)[\w.-]*\d[\w.-]*): (?={_TRACE})",  # pdsh
         rf"\s{{2,}}[|+]\s(?={_TRACE}|\s)",  # an exception group
         r"> (?=\S)",  # quoted in a mail or an issue
-        rf"\[\d{{2,7}}\] (?=[WEIF]\d{{4}} |{_TRACE})",  # numbered lines
+        rf"\[(?P<rank>\d{{1,4}})\]\s(?={_TRACE})",  # a rank in brackets
+        rf"\[\d{{5,7}}\] (?=[WEIF]\d{{4}} |{_TRACE})",  # numbered lines
+        r"[^\n]{0,200}\d+/\d+ \[[^\]\n]{3,90}\](?=(?:Killed|Terminated|Aborted|Hangup|Bus error|Segmentation fault|"
+        r"Traceback \(most recent)\b)",  # a progress bar that the shell or Python wrote behind
         rf"E {{3,7}}(?={_TRACE})",  # pytest
         r"-\s[\w.]{1,80}\s-\s(?:ERROR|CRITICAL)\s-\s",  # Python's logging, where each line of a traceback is a record
     )

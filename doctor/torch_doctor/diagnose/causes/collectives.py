@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from torch_doctor.diagnose.cause import DEGRADED, ECHO, Cause, Seen, Signature, Verdict, register, with_message
-from torch_doctor.diagnose.runs import progress
+from torch_doctor.diagnose.cause import DEGRADED, ECHO, HINT, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.runs import failures, progress
 from torch_doctor.model import Remediation
 
 _SEQUENCE = re.compile(
@@ -105,6 +106,15 @@ def watchdog(seen: Seen, verdict: Verdict) -> Verdict | None:
             ),
             sequence_numbers={str(r): n for r, (n, _) in found.items()},
         )
+    return verdict
+
+
+def peer_gone(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A warning of the store alone is also what a run prints whose ranks end one after the other, without a failure."""
+    text = seen.log.lines[seen.index].text
+    at_exit = "sendBytes" in text or seen.has(r"destroy_process_group\(\) was not called")
+    if at_exit and re.match(r"\[?W\d{4} |\[W", text) and not failures(seen.log):
+        return replace(verdict, kind=HINT)
     return verdict
 
 
@@ -618,5 +628,6 @@ register(
             ),
         ),
         kind=ECHO,
+        judge=peer_gone,
     ),
 )

@@ -92,6 +92,13 @@ register(
                 source="Docker 17 to 29",
             ),
             Signature(
+                "/v2/",
+                'Error response from daemon: Get "https://registry-1.docker.io/v2/": net/http: TLS handshake timeout',
+                'GET /v2/models/resnet/infer HTTP/1.1" 200',
+                r"(?:[Ee]rror[^\n]*|failed to do request: )(?:Get|Head) \"https?://[^\"\s]+/v2/[^\"]*\": [^\n]+",
+                source="Docker 17 to 29, containerd",
+            ),
+            Signature(
                 ("manifest unknown", "no matching manifest", "toomanyrequests: ", "not found: manifest"),
                 "docker: Error response from daemon: manifest for pytorch/pytorch:9.9 not found: manifest unknown: "
                 "manifest unknown",
@@ -289,6 +296,62 @@ register(
                 source="Kubernetes kubelet 1.18 to 1.34",
             ),
         ),
+    ),
+    Cause(
+        "SES294",
+        "compose-file-invalid",
+        "Docker Compose cannot read its file.",
+        "A mistake of YAML (an indent, a tab, a colon in a value), an unknown key, or a volume, network or service that is "
+        "used and not declared.",
+        "Docker Compose refuses its file: {what}",
+        Remediation(
+            "Correct the file and let compose check it",
+            (
+                "docker compose config --quiet",
+                "volumes: {data: {}}  # each named volume is declared at the top level",
+            ),
+        ),
+        (
+            Signature(
+                (
+                    "invalid compose project",
+                    "yaml: line ",
+                    "Additional property",
+                    "undefined volume",
+                    "undefined network",
+                    "undefined service",
+                ),
+                'service "trainer" refers to undefined volume data: invalid compose project',
+                "yaml: loaded",
+                r"(?P<what>[^\n]*(?:refers to undefined (?:volume|network)[^\n]*|depends on undefined service[^\n]*|invalid compose project|"
+                r"Additional property [^\n]*is not allowed)|^(?:[^\n:]{1,80}: )?yaml: line \d+: [^\n]+)",
+                source="Docker Compose 1.27 to 2.40",
+            ),
+        ),
+    ),
+    Cause(
+        "SES295",
+        "limit-not-permitted",
+        "The engine may not set a limit that was asked for.",
+        "--ulimit above the hard limit of the daemon: a rootless engine, or a daemon that systemd limits.",
+        "the container engine may not set the limit that was asked for (--ulimit): it is above the daemon's own hard limit",
+        Remediation(
+            "Leave the option out, or raise the daemon's limit",
+            (
+                "sudo systemctl edit docker  # [Service] LimitMEMLOCK=infinity LimitNOFILE=1048576",
+                "ulimit -H -l; ulimit -H -n",
+            ),
+        ),
+        (
+            Signature(
+                ("error setting rlimit", "setting rlimits for ready process"),
+                "error setting rlimits for ready process: error setting rlimit type 8: operation not permitted: unknown.",
+                "setting rlimit done",
+                r"error setting rlimits? [^\n]*operation not permitted",
+                source="runc 1.0 to 1.3",
+            ),
+        ),
+        explains=("SES2",),
     ),
     Cause(
         "SES286",

@@ -96,6 +96,25 @@ def scheduler(seen: Seen, verdict: Verdict) -> Verdict | None:
     return verdict
 
 
+def terminal_closed(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """nohup protects a plain python, not torchrun: which of them ran decides the remedy."""
+    if seen.has(r"torchrun|torch\.distributed|torch/distributed|death signal|closing signal"):
+        return verdict
+    return with_message(
+        verdict,
+        "the terminal or SSH connection closed, and its SIGHUP ended what ran in it",
+        Remediation(
+            "Run it in a session that outlives the connection: torch-doctor run, tmux, screen or nohup",
+            (
+                "torch-doctor run --name exp1 -- python train.py",
+                "tmux new -s exp1",
+                "nohup python train.py > train.log 2>&1 < /dev/null &",
+                "ssh -o ServerAliveInterval=60 HOST",
+            ),
+        ),
+    )
+
+
 #: SIGBUS: a page of a memory map could not be had
 NO_PAGE = Remediation(
     "Look at /dev/shm first (64 MiB in a container by default), then at the disks, and at files that were truncated "
@@ -240,6 +259,7 @@ register(
                 source="OpenSSH",
             ),
         ),
+        judge=terminal_closed,
         explains=("SES2", "DST2", "WRK222"),
         references="https://github.com/pytorch/pytorch/issues/67538",
     ),

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
+
+#: words of a rendezvous, and of other servers that take a port
+_OF_SERVERS = r"(?i)\.bind\(\(|tensorboard|uvicorn|http\.server|jupyter|visdom|gradio|flask|grpc"
+_OF_RANKS = r"(?i)c10d|TCPStore|torch\.distributed|rendezvous|torchrun|init_process_group|MASTER_|accelerate|deepspeed|lightning"
 
 
 def port(seen: Seen, verdict: Verdict) -> Verdict | None:
     number = seen.groups.get("port") or (seen.near(r"port:? ?(\d{2,5})|:(\d{4,5})\b", 4, 4) or [""])[0].strip(
         "port: "
     )
+    if not number and (bound := seen.near(r"\.bind\(\([^\n]*?,\s*(\d{2,5})\)|(?:port|PORT)\W{1,3}(\d{4,5})\b", 6, 2)):
+        number = bound[1] or bound[2]
+    if seen.has(_OF_SERVERS) and not seen.has(_OF_RANKS):
+        return with_message(
+            verdict,
+            f"{f'port {number}' if number else 'the port'} is taken: another process listens on it, most often a server "
+            "or run that was left behind",
+            Remediation(
+                "Find and end what holds it, or take another port",
+                (f"ss -ltnp | grep :{number or 'PORT'}", f"fuser -v -n tcp {number or 'PORT'}"),
+            ),
+        )
     number = number or "29500"
     return with_message(
         verdict,
@@ -40,6 +57,40 @@ def not_started(seen: Seen, verdict: Verdict) -> Verdict | None:
             "WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
         )
     return with_message(verdict, verdict.message.replace("?", ""))
+
+
+def joined(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A connection that is lost during the run is the end of the node that holds the store, not a missing rank."""
+    line = seen.log.lines[seen.index].text
+    if "RendezvousConnectionError" in line and seen.has(
+        r"keep-alive heartbeat to the rendezvous|(?i:failed to recv)|failed to shutdown the rendezvous|reset by peer"
+    ):
+        return replace(
+            with_message(
+                verdict,
+                "the node that holds the rendezvous store (the first one, MASTER_ADDR) ended or was cut off during the "
+                "run: its own log has the cause",
+                Remediation(
+                    "Read the log of that node: the first rank that failed there has the cause",
+                    (
+                        "grep -n -E 'Traceback|Error|Killed' NODE0_LOGS",
+                        "sacct -j JOBID -o JobID,NodeList,State,ExitCode,End",
+                    ),
+                ),
+            ),
+            kind=VAGUE,
+        )
+    if "FileStore" in seen.log.text or "file://" in seen.log.text:
+        return with_message(
+            verdict,
+            f"{seen.groups.get('joined', 'not all')} ranks came to the rendezvous file: one was not started or cannot see "
+            "the file, or an old file of an earlier run is in its place",
+            Remediation(
+                "Remove the file before each run, and put it on a file system that all nodes share and that locks files",
+                ("rm -f /shared/rendezvous", "torchrun --standalone --nproc-per-node=gpu train.py"),
+            ),
+        )
+    return with_message(verdict, verdict.message.replace("?", "not all"))
 
 
 def _named(seen: Seen) -> str:
@@ -163,6 +214,13 @@ register(
                 source="torch 1.10 to 2.15: rank 0 did not come",
             ),
             Signature(
+                "Timeout waiting for key: ",
+                "RuntimeError: Timeout waiting for key: default_pg/0/1 after 1800000 ms",
+                "waiting for the API key",
+                r"Timeout waiting for key: \S+ after \d+ ms",
+                source="torch 1.5 to 2.15, FileStore",
+            ),
+            Signature(
                 "wait timeout after",
                 "torch.distributed.DistStoreError: wait timeout after 300000ms, keys: /default_pg/0/store_based_barrier_key:1",
                 "wait timeout",
@@ -170,7 +228,7 @@ register(
                 source="torch 2.2 to 2.15, TCPStore",
             ),
         ),
-        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("?", "not all")),
+        judge=joined,
         explains=("DST22", "SES22"),
     ),
     Cause(
@@ -377,6 +435,27 @@ register(
             ),
         ),
         explains=("DST2",),
+    ),
+    Cause(
+        "DST254",
+        "rendezvous-closed",
+        "The rendezvous was closed before this node came to it.",
+        "The other nodes had ended, or finished, already; or the ID is that of a job that has ended.",
+        "the rendezvous was closed already: the other nodes have ended, or --rdzv-id belongs to a job that is over",
+        Remediation(
+            "Read the logs of the nodes that ended first; start all nodes anew with an ID of their own",
+            ("torchrun --rdzv-id=$SLURM_JOB_ID --rdzv-backend=c10d --rdzv-endpoint=HOST:29500 ...",),
+        ),
+        (
+            Signature(
+                "RendezvousClosedError",
+                "torch.distributed.elastic.rendezvous.api.RendezvousClosedError",
+                "RendezvousTimeoutError",
+                source="torch 1.9 to 2.15",
+            ),
+        ),
+        kind=VAGUE,
+        explains=("DST22", "SES22"),
     ),
     Cause(
         "DST232",

@@ -507,6 +507,34 @@ register(
         explains=("SES22",),
     ),
     Cause(
+        "DST278",
+        "deepspeed-toolkit-of-another-cuda",
+        "DeepSpeed cannot build its operators: the CUDA toolkit is another version than torch was built with.",
+        "It compiles them with the nvcc that it finds when they are first used. The driver's version plays no part.",
+        "DeepSpeed builds its operators with the CUDA toolkit {have}, and torch was built with {need}",
+        Remediation(
+            "Install the toolkit of torch's version and point CUDA_HOME at it; a difference within one major version may be "
+            "skipped",
+            (
+                "nvcc --version; echo $CUDA_HOME",
+                "conda install -c nvidia cuda-toolkit={need}",
+                "export CUDA_HOME=/usr/local/cuda-{need}",
+                "DS_SKIP_CUDA_CHECK=1 python train.py  # same major version only",
+            ),
+        ),
+        (
+            Signature(
+                "does not match the version torch was compiled with",
+                "CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version 11.5 does not match the version torch "
+                "was compiled with 12.1, unable to compile cuda/cpp extensions without a matching cuda version.",
+                "the version torch was compiled with",
+                r"Installed CUDA version (?P<have>[\d.]+) does not match the version torch was compiled with (?P<need>\d+\.\d+)",
+                source="DeepSpeed 0.5 to 0.18",
+            ),
+        ),
+        explains=("SES22",),
+    ),
+    Cause(
         "DST273",
         "deepspeed-batch-sizes-do-not-fit",
         "DeepSpeed's batch sizes do not multiply out.",

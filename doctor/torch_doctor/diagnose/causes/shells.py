@@ -258,6 +258,15 @@ register(
         judge=lambda seen, verdict: (
             with_message(
                 verdict,
+                "sudo needs a password, and cannot ask for one without a terminal",
+                Remediation(
+                    "Leave sudo out of scripts, give it a terminal, or allow the one command without a password",
+                    ("ssh -t HOST sudo ...", "sudo -n true; sudo -l"),
+                ),
+            )
+            if seen.log.lines[seen.index].text.startswith("sudo")
+            else with_message(
+                verdict,
                 "wandb has no API key, and cannot ask for one without a terminal",
                 Remediation(
                     "Give the key by the environment, or work offline",
@@ -267,6 +276,73 @@ register(
             if "wandb" in seen.groups
             else verdict
         ),
+    ),
+    Cause(
+        "SES269",
+        "command-line-refused",
+        "A program refused its command line.",
+        "argparse, Click and typer end with status 2 before anything ran: a misspelt option, a missing argument, a line "
+        "continuation that was broken by a blank.",
+        "{program} refused its command line: {what}",
+        Remediation(
+            "Correct the option; torchrun's own options stand before the script, the script's after it",
+            (
+                "python SCRIPT --help",
+                "torchrun --nproc-per-node=gpu SCRIPT --option VALUE",
+                "cat -A run.sh | grep ' \\\\ *\\$'",
+            ),
+        ),
+        (
+            Signature(
+                ": error: ",
+                "usage: train.py [-h] [--lr LR]\ntrain.py: error: unrecognized arguments: --batch-sise 32",
+                "srun: error: n1: task 0: Exited with exit code 1",
+                r"^(?P<program>[\w./-]+): error: (?P<what>(?:unrecognized arguments(?![^\n]*--local[-_]rank)|the following "
+                r"arguments are required|argument \S+: |ambiguous option|too few arguments|invalid choice|one of the arguments)[^\n]*)",
+                source="python 3.8 to 3.14, argparse",
+            ),
+            Signature(
+                ("No such option", "Missing option", "Missing argument", "Got unexpected extra argument"),
+                "Usage: train.py [OPTIONS]\nError: No such option: --epoch",
+                "INFO No such option was used",
+                r"^(?:Usage: (?P<program>[\w./-]+)[^\n]*\n(?:[^\n]*\n){0,4}?)?Error: (?P<what>(?:No such option|Missing option|Missing "
+                r"argument|Got unexpected extra argument)[^\n]*)",
+                source="click 7 to 8, typer",
+            ),
+        ),
+        judge=lambda seen, verdict: with_message(
+            verdict, verdict.message.replace("? refused", "the program refused")
+        ),
+        explains=("SES22",),
+    ),
+    Cause(
+        "SES293",
+        "repository-not-readable",
+        "git could not read a remote repository.",
+        "No key or token for it in this environment (a container or a batch job has not those of the login shell).",
+        "git could not read the remote repository: no SSH key or token for it here",
+        Remediation(
+            "Give the key or token to this environment, or clone before the job starts",
+            (
+                "ssh -T git@HOST; ssh-add -l",
+                "docker run -v $SSH_AUTH_SOCK:/agent -e SSH_AUTH_SOCK=/agent ...",
+                "git remote -v",
+            ),
+        ),
+        (
+            Signature(
+                (
+                    "Could not read from remote repository",
+                    "could not read Username for",
+                    "Authentication failed for '",
+                ),
+                "git@host: Permission denied (publickey).\nfatal: Could not read from remote repository.",
+                "fatal: not a git repository",
+                r"Could not read from remote repository|could not read Username for '|fatal: Authentication failed for '",
+                source="git 2.x",
+            ),
+        ),
+        explains=("DST252", "FS202"),
     ),
     Cause(
         "SES265",

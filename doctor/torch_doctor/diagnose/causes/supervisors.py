@@ -65,6 +65,33 @@ register(
         decide="journalctl -u systemd-oomd --since -1h",
     ),
     Cause(
+        "SES296",
+        "killed-at-logout",
+        "systemd ended the user's processes after the logout.",
+        "With KillUserProcesses=yes, or when the user's manager stops without lingering, all that the session started is "
+        "killed: tmux, screen and nohup do not protect it.",
+        "systemd ended {what} when the user's last session closed (KillUserProcesses, or no lingering); tmux and nohup do not "
+        "protect against it",
+        Remediation(
+            "Let the user's processes live after the logout, or run it as a unit",
+            (
+                "sudo loginctl enable-linger $USER",
+                "systemd-run --user --unit=exp1 python train.py",
+                "grep KillUserProcesses /etc/systemd/logind.conf",
+            ),
+        ),
+        (
+            Signature(
+                "Killing process ",
+                "systemd[1]: user@1000.service: Killing process 4411 (python) with signal SIGKILL.",
+                "systemd[1]: train.service: Killing process 4411 (python) with signal SIGKILL.",
+                r"(?:user@\d+\.service|session-\w+\.scope): Killing process \d+ \((?P<what>[^)]+)\) with signal SIG(?:KILL|TERM)",
+                source="systemd 230 to 258",
+            ),
+        ),
+        explains=("MEM206", "SES2", "DST2"),
+    ),
+    Cause(
         "SES281",
         "systemd-unit-not-started",
         "systemd could not start the unit's program.",

@@ -15,6 +15,7 @@ from torch_doctor.registry import check
 _ERROR_LINE = re.compile(
     r"^\s*(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit|Failure)\b(?:: "
     r".*)?$|\b(?:ERROR|FATAL|CRITICAL|fatal|panic)\b[\s:\]]"
+    r"|^[\w./-]+\.py:\d+: \w*(?:Error|Exception|Failed)\b"
     r"|^(?:[\w./@-]{1,60}: ){0,2}[Ee]rror(?: response from daemon)?: \S"
 )
 #: errors that only repeat that another process failed
