@@ -13,7 +13,6 @@ import json
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import BinaryIO
 
 from torch_doctor.facts.alarms import alarming
