@@ -53,10 +53,18 @@ def rows() -> list[Row]:
             found.append((place, launch.current(place)))
         except DoctorError as error:
             found.append((place, State(place.name, (), status="unreadable", log_error=error.message)))
-    found += [(place, State(place.name, (), status=STARTING, created=time.time())) for place in launch.in_preflight()]
+    found += [(place, _unstarted(place)) for place in launch.in_preflight()]
     memory = _gpu_memory([known for _, known in found if known.live])
     listed = [_row(str(place / store.LOG), known, memory.get(known.name)) for place, known in found]
     return sorted(listed, key=lambda r: (r.pid is None, r.age_s, r.name))
+
+
+def _unstarted(place: Path) -> State:
+    try:
+        since = (place / store.LOCK).stat().st_mtime
+    except OSError:  # given up in this moment
+        since = time.time()
+    return State(place.name, (), status=STARTING, created=since)
 
 
 def _row(path: str, known: State, gpu_memory: int | None) -> Row:
