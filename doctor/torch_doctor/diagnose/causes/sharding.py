@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register
 from torch_doctor.model import Remediation
 
 
@@ -173,64 +173,6 @@ register(
                 source="torch 1.0 to 2.15",
             ),
         ),
-    ),
-    Cause(
-        "DST268",
-        "more-devices-asked-than-visible",
-        "More GPUs were asked for than are visible.",
-        "devices=, num_processes or --num_gpus is larger than what CUDA_VISIBLE_DEVICES, the container or the job gives.",
-        "{asked} were asked for, and the process sees {have}",
-        Remediation(
-            "Ask for what is there, or make the GPUs visible",
-            (
-                "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES",
-                "Trainer(devices='auto')",
-                "docker run --gpus all ...",
-                "sbatch --gres=gpu:4 ...",
-            ),
-        ),
-        (
-            Signature(
-                "You requested ",
-                "lightning.fabric.utilities.exceptions.MisconfigurationException: You requested gpu: [0, 1, 2, 3]\n"
-                " But your machine only has: [0, 1]",
-                "You requested gpu",
-                r"You requested (?P<asked>gpu:? \[[^\]]*\])\s+But your machine only has: (?P<have>\[[^\]]*\])",
-                source="Lightning 1.0 to 2.6",
-            ),
-            Signature(
-                "No supported gpu backend found",
-                "lightning.fabric.utilities.exceptions.MisconfigurationException: No supported gpu backend found!",
-                "gpu backend found",
-                r"(?P<none>No supported gpu backend found)",
-                source="Lightning 1.7 to 2.6",
-            ),
-            Signature(
-                "exceeds the number of available GPUs",
-                "ValueError: num_gpus (8) exceeds the number of available GPUs (2)",
-                "the number of available GPUs",
-                r"(?P<asked>\w[\w ()=]*) exceeds the number of available GPUs(?: \((?P<have>\d+)\))?",
-                source="DeepSpeed 0.9 to 0.18 and scripts",
-            ),
-        ),
-        judge=lambda seen, verdict: (
-            with_message(
-                verdict,
-                "a GPU was asked for, and the process sees none: torch finds no CUDA device (a CPU build, a container "
-                "without --gpus, a job without a GPU)",
-                Remediation(
-                    "Look at what torch sees, and give the process a GPU",
-                    (
-                        'python -c "import torch; print(torch.version.cuda, torch.cuda.is_available())"',
-                        "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES",
-                        "docker run --gpus all ...",
-                    ),
-                ),
-            )
-            if "none" in seen.groups
-            else verdict
-        ),
-        explains=("SES22",),
     ),
     Cause(
         "DST269",
@@ -405,31 +347,6 @@ register(
             ),
         ),
         kind=VAGUE,
-    ),
-    Cause(
-        "DST276",
-        "ray-object-store-full",
-        "Ray's object store is full.",
-        "It lies in /dev/shm, 30 % of the RAM at the most: objects that are still referenced, or one that is larger than "
-        "the store. GPU memory plays no part.",
-        "Ray's object store (in /dev/shm) is full: too many objects are still referenced, or one is too large",
-        Remediation(
-            "Give it more room, drop references that are no longer needed, and pass paths in place of large objects",
-            (
-                "ray memory; df -h /dev/shm",
-                "docker run --shm-size=32g ...",
-                "ray start --head --object-store-memory=32000000000",
-            ),
-        ),
-        (
-            Signature(
-                ("ObjectStoreFullError", "bject store is full"),
-                "ray.exceptions.ObjectStoreFullError: Failed to put object ffff in object store because it is full.",
-                "Object store memory usage: 10%",
-                r"ObjectStoreFullError|[Oo]bject store is full",
-                source="Ray 1.0 to 2.50",
-            ),
-        ),
     ),
     Cause(
         "DST272",

@@ -21,6 +21,11 @@ def went_on(seen: Seen) -> bool:
     return own is not None and own > seen.index and "ModuleNotFoundError" not in seen.log.lines[own].text
 
 
+def not_executable(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Where the log itself tells of a noexec mount, that cause says more."""
+    return None if went_on(seen) or seen.has(r"\bnoexec\b") else verdict
+
+
 def not_found(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A command of an environment is missing because the environment is not active; others are not installed."""
     if went_on(seen):
@@ -93,7 +98,7 @@ register(
         (
             Signature(
                 ("command not found", ": not found"),
-                "/var/spool/slurmd/job7/slurm_script: line 14: python: command not found",
+                "/var/spool/slurmd/job7/slurm_script: line 14: nvcc: command not found",
                 "module not found: command notebook",
                 r"^(?:[^\s:]+: (?:line )?\d+: |-?(?:ba|z|da|k)?sh: (?:(?:line )?\d+: )?)(?P<name>[\w.+/-]+): (?:command )?not found$",
                 source="bash 4 and 5, dash",
@@ -181,7 +186,7 @@ register(
             ),
         ),
         kind=VAGUE,
-        judge=lambda seen, verdict: None if went_on(seen) else verdict,
+        judge=not_executable,
         explains=("FS202", "SES22"),
     ),
     Cause(
