@@ -37,6 +37,7 @@ _PREFIXES = tuple(
         r"\d{4}[-/]\d\d[-/]\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?\s(?!\d)",
         r"\|\s(?=\d{4}-\d\d-\d\dT)",  # a table of CloudWatch
         r"\|\s(?:ERROR|CRITICAL)\s*\|\s[^|\n]{1,120}? - ",  # loguru
+        rf"(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w.]{{1,60}}:\d+\] ?(?={_TRACE}|\s)",  # vLLM
         rf"[EF]\d{{4}} \d\d:\d\d:\d\d\.\d+\s+\d+ [^\]\s]{{1,120}}\] (?={_TRACE})",  # glog and absl
         rf"(?P<source>(?!\w*(?:Error|Exception|Warning):)[\w.-]*\d[\w.-]*): (?={_TRACE})",  # pdsh
         rf"\s{{2,}}[|+]\s(?={_TRACE}|\s)",  # an exception group

@@ -211,6 +211,20 @@ register(
                 source="torch 1.9 to 2.15, ProcessGroupNCCL.cpp",
             ),
             Signature(
+                ("Timeout at NCCL work", "detected by watchdog at work"),
+                "[rank0]:[E1101 12:00:00.0 ProcessGroupNCCL.cpp:1834] [PG ID 2 PG GUID 5 Rank 0] Timeout at NCCL work: 54053, "
+                "last enqueued NCCL work: 54054, last completed NCCL work: 54052.",
+                "last completed NCCL work",
+                source="torch 2.3 to 2.15, ProcessGroupNCCL.cpp",
+            ),
+            Signature(
+                "waiting for remainder of ranks",
+                "[W horovod/common/stall_inspector.cc:107] One or more tensors were submitted to be reduced, gathered or "
+                "broadcasted by subset of ranks and are waiting for remainder of ranks for more than 60 seconds.",
+                "remainder of ranks",
+                source="Horovod 0.16 to 0.28",
+            ),
+            Signature(
                 "Timed out waiting ",
                 "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting "
                 "1800000ms for recv operation to complete",
@@ -525,6 +539,13 @@ register(
                 "nccl version 2.27",
                 r"(?P<what>nccl(?:System|Remote|Internal|UnhandledCuda)Error)\b",
                 source="NCCL 2.x",
+            ),
+            Signature(
+                "HorovodInternalError: ",
+                "horovod.common.exceptions.HorovodInternalError: ncclCommInitRank failed: unhandled system error",
+                "HorovodInternalError",
+                r"HorovodInternalError: (?P<what>[^\n]{1,80})",
+                source="Horovod 0.19 to 0.28",
             ),
             Signature(
                 "ncclInvalid",

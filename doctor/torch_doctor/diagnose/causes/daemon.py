@@ -354,6 +354,41 @@ register(
         explains=("SES2",),
     ),
     Cause(
+        "SES249",
+        "mount-refused",
+        "The engine could not mount a folder into the container.",
+        "The daemon works as root of the host: an NFS export with root_squash, SELinux, a rootless engine or Docker from "
+        "snap cannot reach each path.",
+        "the container engine could not mount {path}: it may not read or make that path (root_squash, SELinux, rootless or "
+        "snap's Docker), or its file system is read-only",
+        Remediation(
+            "Give the engine a path that it may reach, or the right label",
+            (
+                "ls -ld {path}; namei -l {path}",
+                "docker run -v {path}:/data:z ...  # SELinux",
+                "docker info | grep -i 'root dir'; which docker",
+            ),
+        ),
+        (
+            Signature(
+                "error mounting",
+                'error mounting "/home/me/data" to rootfs at "/data": change mount propagation through procfd: mount dst=/data: '
+                "permission denied",
+                'error mounting "/a" to rootfs at "/b": not a directory',
+                r"error mounting \"(?P<path>[^\"]+)\" to rootfs[^\n]*(?:permission denied|operation not permitted)",
+                source="runc 1.0 to 1.3",
+            ),
+            Signature(
+                "creating mount source path",
+                "error while creating mount source path '/host_mnt/data': mkdir /host_mnt/data: read-only file system.",
+                "creating mount source",
+                r"creating mount source path '(?P<path>[^']+)'",
+                source="Docker 17 to 29",
+            ),
+        ),
+        explains=("SES2", "FS2"),
+    ),
+    Cause(
         "SES286",
         "image-name-malformed",
         "The image's name, or what stands in its place on the command line, is malformed.",

@@ -303,6 +303,13 @@ register(
                 source="Open MPI 2 to 5, Slurm 14 to 25",
             ),
             Signature(
+                "status=9/KILL",
+                "systemd[1]: train.service: Main process exited, code=killed, status=9/KILL",
+                "systemd[1]: train.service: Main process exited, code=killed, status=15/TERM",
+                r"code=killed, status=9/KILL(?P<detail>)",
+                source="systemd 219 to 258",
+            ),
+            Signature(
                 "Command terminated by signal 9",
                 "Command terminated by signal 9",
                 "Command terminated",

@@ -38,7 +38,21 @@ FABRIC = Remediation(
 def infiniband(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A completion's status tells a dead link from a wrong registration; 5 only echoes another error."""
     if "status" not in seen.groups:
-        return verdict
+        if "UCX" not in seen.log.lines[seen.index].text:
+            return verdict
+        return with_message(
+            verdict,
+            f"UCX, which NCCL or MPI uses for InfiniBand, failed ({seen.groups.get('what', 'UCX error')}): memory could not be "
+            "registered",
+            Remediation(
+                "Leave UCX out of NCCL, give the container the limit of locked memory, and check GPUDirect RDMA",
+                (
+                    "NCCL_NET_PLUGIN=none torchrun ...  # NCCL's own InfiniBand code",
+                    "docker run --ulimit memlock=-1 --device /dev/infiniband ...",
+                    "lsmod | grep nvidia_peermem; ucx_info -d | grep -i cuda",
+                ),
+            ),
+        )
     status = seen.groups["status"] or "12"
     means = COMPLETIONS.get(status, f"status {status}")
     where = f" ({seen.groups['peer']})" if seen.groups.get("peer") else ""
@@ -143,6 +157,15 @@ register(
                 "NCCL INFO NET/IB : Using [0]mlx5_0",
                 r"NCCL WARN[^\n]*NET/IB(?![^\n]*Got completion)[^\n]*(?P<what>Unable to|[Aa]sync[^\n]*|failed)",
                 source="NCCL 2.x",
+            ),
+            Signature(
+                "UCX",
+                "[1707768585.533445] [n8:1458:0] ucp_mm.c:63   UCX  ERROR failed to register address (nil) (cuda) length 14022 on "
+                "md[1]=cuda_ipc: Invalid parameter",
+                "UCX  DEBUG mlx5_0: cuda GPUDirect RDMA is disabled",
+                r"UCX +ERROR (?P<what>(?:failed to register|uct_md_mem_reg|failed to insert region|ibv_)[^\n]{0,80})|NCCL WARN Failed: "
+                r"(?P<ucx>UCX error)",
+                source="UCX 1.8 to 1.19, nccl-rdma-sharp-plugins",
             ),
             Signature(
                 "ibv_",

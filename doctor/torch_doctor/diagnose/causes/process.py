@@ -372,6 +372,13 @@ register(
                 source="Open MPI 2 to 5, Slurm 14 to 25",
             ),
             Signature(
+                ("status=11/SEGV", "status=6/ABRT"),
+                "systemd[1]: train.service: Main process exited, code=dumped, status=11/SEGV",
+                "systemd[1]: train.service: Main process exited, code=killed, status=15/TERM",
+                r"status=(?:11/(?P<what>SEGV)|6/ABRT)",
+                source="systemd 219 to 258",
+            ),
+            Signature(
                 "139",
                 "exited with code 139",
                 "139 images",

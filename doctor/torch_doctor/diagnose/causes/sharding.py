@@ -34,10 +34,10 @@ register(
         ),
         (
             Signature(
-                "Must flatten tensors with ",
+                ("Must flatten tensors with ", "requires uniform dtype"),
                 "ValueError: Must flatten tensors with uniform dtype but got torch.bfloat16 and torch.float32",
                 "Must flatten tensors with uniform `requires_grad` when `use_orig_params=False`",
-                r"Must flatten tensors with (?:uniform|the same) `?dtype`? but got (?P<what>[^\n]+)",
+                r"(?:Must flatten tensors with uniform|FlatParameter`? requires uniform) dtype but got (?P<what>[^\n]+)",
                 source="torch 1.12 to 2.15, FSDP1",
             ),
             Signature(
@@ -65,6 +65,118 @@ register(
                 "ValueError: Must flatten tensors with uniform `requires_grad` when `use_orig_params=False`",
                 "ValueError: Must flatten tensors with uniform dtype but got torch.bfloat16 and torch.float32",
                 source="torch 1.13 to 2.15, FSDP1",
+            ),
+        ),
+    ),
+    Cause(
+        "DST270",
+        "fsdp-layer-class-not-in-model",
+        "FSDP is to wrap a class of layers that the model does not have.",
+        "fsdp_transformer_layer_cls_to_wrap names the layer of another architecture, or is misspelt.",
+        "the layer class that FSDP is to wrap[[ ({what})]] is not in this model",
+        Remediation(
+            "Name the decoder or encoder layer's class of this model, or wrap by size",
+            (
+                "print({type(m).__name__ for m in model.modules()})",
+                "fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer  # accelerate",
+                "fsdp_auto_wrap_policy: SIZE_BASED_WRAP",
+            ),
+        ),
+        (
+            Signature(
+                "Could not find the transformer layer class",
+                "ValueError: Could not find the transformer layer class GPT2Block in the model.",
+                "found the transformer layer class",
+                r"Could not find the transformer layer class (?:to wrap|(?P<what>\w+)) in the model",
+                source="accelerate 0.12 to 1.12",
+            ),
+        ),
+    ),
+    Cause(
+        "DST281",
+        "collective-tensors-do-not-fit",
+        "A collective was given tensors of the wrong number, size or type.",
+        "gather lists need one tensor a rank of the group, all_gather_into_tensor an output of world size times the input, "
+        "and every rank the same dtype and shape.",
+        "a collective got tensors that do not fit its group: {what}",
+        Remediation(
+            "Make the list or output from get_world_size(group), and pad what differs between the ranks",
+            (
+                "out = [torch.empty_like(x) for _ in range(torch.distributed.get_world_size(group))]",
+                "out = x.new_empty(torch.distributed.get_world_size(group) * x.shape[0], *x.shape[1:])",
+                "x = x.contiguous()",
+            ),
+        ),
+        (
+            Signature(
+                (
+                    "must match number of collective participants",
+                    "must be equal to world_size times input",
+                    "input tensor must be the same type as the output",
+                    "Tensors must be contiguous",
+                    "operands to scatter/gather must have the same",
+                    "tensors with different dtypes",
+                ),
+                "ValueError: output tensor size must be equal to world_size times input tensor size",
+                "output tensor size must be equal",
+                r"(?P<what>[^\n:]*(?:must match number of collective participants|must be equal to world_size times input|input tensor must be the "
+                r"same type as the output|Tensors must be contiguous|operands to scatter/gather must have the same|Invalid usage of tensors "
+                r"with different dtypes)[^\n]*)",
+                source="torch 1.0 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "DST282",
+        "object-collective-out-of-step",
+        "A collective of objects received bytes that are no object.",
+        "Objects travel as a size and a tensor of bytes on the rank's device: without set_device(LOCAL_RANK) all ranks use "
+        "GPU 0, and ranks that call different collectives read each other's tensors.",
+        "a collective of objects received no pickled object: the ranks called different collectives, or set_device(LOCAL_RANK) "
+        "is missing",
+        Remediation(
+            "Set the device before the first collective, and call the same ones in the same order on each rank",
+            ("torch.cuda.set_device(int(os.environ['LOCAL_RANK']))", "TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun ..."),
+        ),
+        (
+            Signature(
+                "_tensor_to_object",
+                '  File "/opt/py/lib/torch/distributed/distributed_c10d.py", line 2988, in _tensor_to_object\n    return '
+                "_unpickler(io.BytesIO(buf)).load()\n_pickle.UnpicklingError: invalid load key, '\\x00'.",
+                "  File \"/opt/py/lib/torch/serialization.py\", line 1, in load\n_pickle.UnpicklingError: invalid load key, '\\x00'.",
+                r"in _tensor_to_object\n(?:[^\n]*\n){1,4}?(?:_pickle\.UnpicklingError|EOFError|MemoryError|RuntimeError|ValueError)[^\n]*",
+                source="torch 1.6 to 2.15",
+            ),
+        ),
+        explains=("CKP2", "MEM205"),
+    ),
+    Cause(
+        "DST283",
+        "world-size-does-not-fit-parallelism",
+        "The number of ranks does not fit the degrees of parallelism.",
+        "Data x tensor x pipeline x context parallel degrees multiply to the number of ranks.",
+        "the number of ranks does not fit the parallel degrees: {what}",
+        Remediation(
+            "Start as many ranks as the degrees multiply to, or lower a degree",
+            (
+                "echo $WORLD_SIZE; torchrun --nnodes=2 --nproc-per-node=8 ...",
+                "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 1",
+            ),
+        ),
+        (
+            Signature(
+                (
+                    "Mesh should not be bigger than default world size",
+                    "is not divisible by total_model_size",
+                    "not divisible by tensor parallel size",
+                    "nvalid parallel dims",
+                    "is larger than the number of available GPUs",
+                ),
+                "RuntimeError: Mesh should not be bigger than default world size 4, but found 8 ranks!",
+                "the mesh is bigger",
+                r"(?P<what>Mesh should not be bigger than default world size[^\n]*|[^\n:]*(?:is not divisible by total_model_size|not divisible "
+                r"by tensor parallel size)[^\n]*|[Ii]nvalid parallel dims[^\n]*|[^\n:]*is larger than the number of available GPUs[^\n]*)",
+                source="torch 2.2 to 2.15, Megatron-LM, torchtitan, vLLM",
             ),
         ),
     ),

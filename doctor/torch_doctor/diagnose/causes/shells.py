@@ -37,6 +37,17 @@ def not_found(seen: Seen, verdict: Verdict) -> Verdict | None:
             "sudo is not installed here, as in most images, where the user is root or needs no rights",
             Remediation("Leave sudo out in the container", ("id -un", "docker exec -u 0 CONTAINER ...")),
         )
+    if seen.groups["name"].startswith("/"):
+        where = re.match(r"[\w.-]*\d[\w.-]*(?=: )", seen.log.lines[seen.index].text)
+        return with_message(
+            verdict,
+            f"{seen.groups['name']} does not exist{f' on {where[0]}' if where else ''}: the Python environment is not "
+            "installed on that node or in that image, or lies on a file system that is not mounted there",
+            Remediation(
+                "Put the environment on a shared file system or on each node, under the same path",
+                (f"ssh NODE ls -l {seen.groups['name']}", "df -h; findmnt", "conda env list"),
+            ),
+        )
     if not _OF_AN_ENVIRONMENT.match(name):
         return verdict
     if name == "module":
@@ -100,7 +111,15 @@ register(
                 ("command not found", ": not found"),
                 "/var/spool/slurmd/job7/slurm_script: line 14: nvcc: command not found",
                 "module not found: command notebook",
-                r"^(?:[^\s:]+: (?:line )?\d+: |-?(?:ba|z|da|k)?sh: (?:(?:line )?\d+: )?)(?P<name>[\w.+/-]+): (?:command )?not found$",
+                r"^(?:[^\s:]+: (?:line )?\d+: |-?(?:ba|z|da|k)?sh: (?:(?:line )?\d+: )?)(?:exec: )?(?P<name>[\w.+/-]+): (?:command )?not found$",
+                source="bash 4 and 5, dash",
+            ),
+            Signature(
+                ": No such file or directory",
+                "n2: bash: line 1: /opt/conda/envs/llm/bin/python: No such file or directory",
+                "bash: line 1: ./data/labels.csv: No such file or directory",
+                r"^(?:[\w.-]+: )?(?:-?(?:ba|z|da|k)?sh|[^\s:]+\.sh|\S*slurm_script): (?:(?:line )?\d+: )?(?:exec: )?(?P<name>/\S+/(?:python[\d.]*"
+                r"|torchrun|accelerate|deepspeed)): No such file or directory$",
                 source="bash 4 and 5, dash",
             ),
             Signature(
@@ -141,7 +160,7 @@ register(
         ),
         kind=VAGUE,
         judge=not_found,
-        explains=("SES22", "DST22"),
+        explains=("SES22", "DST22", "DST202"),
     ),
     Cause(
         "SES262",
@@ -270,6 +289,15 @@ register(
                 ),
             )
             if seen.log.lines[seen.index].text.startswith("sudo")
+            else with_message(
+                verdict,
+                "the program asks its terminal something (size, echo), and standard input or output is none here",
+                Remediation(
+                    "Ask only where there is a terminal, or give the program one",
+                    ("if sys.stdout.isatty(): ...", "docker run -it ...", "script -qec 'python train.py' /dev/null"),
+                ),
+            )
+            if "Inappropriate ioctl" in seen.log.lines[seen.index].text
             else with_message(
                 verdict,
                 "wandb has no API key, and cannot ask for one without a terminal",

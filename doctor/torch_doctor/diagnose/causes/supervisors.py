@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import ECHO, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
 #: systemd's own exit statuses -> what they mean. Source: systemd.exec(5), "Process Exit Codes", v255, read 2026-11.
@@ -142,9 +142,17 @@ register(
                 ("(QOS", "(Assoc"),
                 "(AssocMaxWallDurationPerJobLimit)",
                 "AssocMax",
-                r"\((?P<what>(?:QOS|Assoc)\w+Limit)\)",
+                r"\((?P<what>(?:QOS|Assoc)(?:Max|Grp|Min)\w+)\)",
                 source="Slurm 14 to 25, squeue",
             ),
+        ),
+        judge=lambda seen, verdict: (
+            with_message(
+                verdict,
+                f"the job waits in the queue: a limit of the account or QOS is reached ({seen.groups['what']})",
+            )
+            if seen.groups["what"].startswith(("QOS", "Assoc"))
+            else verdict
         ),
         explains=("SES22",),
     ),
@@ -218,6 +226,109 @@ register(
         ),
         kind=VAGUE,
         explains=("FS208", "SES22"),
+    ),
+    Cause(
+        "SES246",
+        "slurm-output-folder-missing",
+        "Slurm could not open the job's output file.",
+        "--output names a folder that does not exist on the compute node: Slurm does not make it, and the job ends at once, "
+        "without a log.",
+        "Slurm could not open the job's output file {path}: its folder does not exist on the compute node, or may not be "
+        "written",
+        Remediation(
+            "Make the folder before the job is submitted, on a file system that the nodes share",
+            ("mkdir -p logs", "#SBATCH --output=/shared/project/logs/%j.out"),
+        ),
+        (
+            Signature(
+                "Could not open std",
+                "slurmstepd: error: Could not open stdout file /logs/991.out: No such file or directory",
+                "Could not open the file",
+                r"Could not open std(?:out|err) file (?P<path>[^\n:]+): [^\n]+",
+                source="Slurm 14 to 25",
+            ),
+        ),
+        explains=("SES22", "SES285"),
+    ),
+    Cause(
+        "SES247",
+        "cpus-outside-of-allocation",
+        "The process was to run on CPUs that it may not use.",
+        "A fixed list of CPUs (taskset, numactl, sched_setaffinity, --cpu-bind) does not fit the cpuset of the container or "
+        "job.",
+        "the process was to be bound to CPUs that its cpuset does not hold",
+        Remediation(
+            "Take the CPUs from what is allowed, not from a fixed list",
+            (
+                "grep Cpus_allowed_list /proc/self/status; nproc",
+                "os.sched_getaffinity(0)",
+                "srun --cpu-bind=none ...",
+            ),
+        ),
+        (
+            Signature(
+                "sched_setaffinity",
+                "    os.sched_setaffinity(0, {64, 65})\nOSError: [Errno 22] Invalid argument",
+                "    os.sched_setaffinity(0, {0, 1})\nstep 1",
+                r"sched_setaffinity\([^\n]*\n(?:[^\n]*\n){0,2}?OSError: \[Errno 22\] Invalid argument",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                (
+                    "affinity: Invalid argument",
+                    "CPU binding outside of job step allocation",
+                    "libnuma: Warning: cpu argument",
+                ),
+                "taskset: failed to set pid 0's affinity: Invalid argument",
+                "affinity set",
+                source="util-linux, Slurm 16 to 25, numactl",
+            ),
+        ),
+    ),
+    Cause(
+        "SES248",
+        "node-not-ready",
+        "The node of the pod went away.",
+        "NodeNotReady: the kubelet does not answer (a crash, memory pressure, the network). Its pods are ended and made anew "
+        "elsewhere; the program is not at fault.",
+        "the node that the pod ran on is not ready: its pods are ended",
+        Remediation(
+            "Look at the node; let the job restart elsewhere from a checkpoint",
+            (
+                "kubectl get nodes; kubectl describe node NODE | tail -30",
+                "kubectl get events --field-selector involvedObject.kind=Node",
+            ),
+        ),
+        (
+            Signature(
+                ("NodeNotReady", "Node is not ready", "node.kubernetes.io/unreachable"),
+                "  Warning  NodeNotReady  2m  node-controller  Node is not ready",
+                "Node is ready",
+                source="Kubernetes 1.18 to 1.34",
+            ),
+        ),
+        kind=VAGUE,
+        explains=("DST2", "SES22"),
+    ),
+    Cause(
+        "SES250",
+        "unit-keeps-failing",
+        "systemd stopped restarting a unit that failed again and again.",
+        "The unit's own log has the cause; this line only says that systemd gave up.",
+        "systemd gave the unit up after it had failed several times: its own log has the cause",
+        Remediation(
+            "Read the unit's log, mend the cause, then reset the counter",
+            ("journalctl -u UNIT -n 100 --no-pager", "sudo systemctl reset-failed UNIT && sudo systemctl start UNIT"),
+        ),
+        (
+            Signature(
+                ("Start request repeated too quickly", "start-limit-hit"),
+                "systemd[1]: train.service: Start request repeated too quickly.",
+                "start request",
+                source="systemd 219 to 258",
+            ),
+        ),
+        kind=ECHO,
     ),
     Cause(
         "SES285",
