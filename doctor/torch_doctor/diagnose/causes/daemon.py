@@ -1,8 +1,8 @@
-"""What the Docker daemon, its registries and Kubernetes say when a container is not made at all."""
+"""What the Docker daemon, Compose and registries say when a container is not made at all."""
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import ECHO, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
 
@@ -219,7 +219,7 @@ register(
                 'error mounting "/home/u/cfg.yaml" to rootfs at "/cfg.yaml": not a directory: Are you trying to mount a '
                 "directory onto a file (or vice-versa)?",
                 "mount a directory",
-                r"mounting \"(?P<path>[^\"]+)\"[^\n]*Are you trying to mount a directory onto a file",
+                r"mounting [\\\"]*(?P<path>/[^\\\"\s]+)[^\n]*Are you trying to mount a directory onto a file",
                 source="runc 1.0 to 1.3",
             ),
         ),
@@ -243,57 +243,6 @@ register(
                 "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock",
                 r"(?:Cannot connect to the Docker daemon|failed to connect to the docker API) at (?P<socket>\S+?)[.;,]?(?:\s|$)",
                 source="Docker 1.10 to 29",
-            ),
-        ),
-    ),
-    Cause(
-        "SES277",
-        "pod-not-scheduled",
-        "No node can take the pod.",
-        "The scheduler names for each reason how many nodes it rules out: CPU, memory, taints, selectors, volumes.",
-        "no node can take the pod ({what})",
-        Remediation(
-            "Ask for less than a node has free, or tolerate the taint; compare with the nodes",
-            (
-                "kubectl describe pod POD | tail -20",
-                "kubectl describe nodes | grep -A8 'Allocated resources'",
-                "kubectl get nodes -o custom-columns=N:.metadata.name,T:.spec.taints",
-            ),
-        ),
-        (
-            Signature(
-                "nodes are available: ",
-                "0/14 nodes are available: 14 Insufficient memory.",
-                "14 nodes are available",
-                r"0/\d+ nodes are available: (?P<what>(?![^\n]*nvidia\.com)[^\n]{1,160})",
-                source="Kubernetes scheduler 1.18 to 1.34",
-            ),
-        ),
-    ),
-    Cause(
-        "SES278",
-        "pod-configuration-not-found",
-        "A secret, config map or volume that the pod names is not there.",
-        "The container is not even created: CreateContainerConfigError and FailedMount name the object.",
-        "the pod's container cannot be made: {what}",
-        Remediation(
-            "Create the object in the pod's namespace, or correct its name",
-            ("kubectl describe pod POD | tail -20", "kubectl get secret,configmap,pvc -n NAMESPACE"),
-        ),
-        (
-            Signature(
-                ("MountVolume.SetUp failed", "Unable to attach or mount", "Multi-Attach error"),
-                '  Warning  FailedMount  3s  kubelet  MountVolume.SetUp failed for volume "data" : secret "s3" not found',
-                "MountVolume.SetUp succeeded",
-                r"(?P<what>MountVolume\.SetUp failed for volume[^\n]*|Unable to attach or mount volumes[^\n]*|Multi-Attach error[^\n]*)",
-                source="Kubernetes kubelet 1.18 to 1.34",
-            ),
-            Signature(
-                ('secret "', 'configmap "', "persistentvolumeclaim"),
-                '  Warning  Failed  3s  kubelet  Error: secret "wandb" not found',
-                'secret "wandb" created',
-                r"(?P<what>(?:secret|configmap|persistentvolumeclaim) \"[^\"]+\" not found)",
-                source="Kubernetes kubelet 1.18 to 1.34",
             ),
         ),
     ),
@@ -389,6 +338,45 @@ register(
         explains=("SES2", "FS2"),
     ),
     Cause(
+        "SES290",
+        "docker-option-refused",
+        "docker refused an option of the command line.",
+        "A value that the host or the daemon does not allow, a unit that it does not know, or an option that its version "
+        "does not have (--gpus came with 19.03).",
+        "docker refused an option: {what}",
+        Remediation(
+            "Correct the value (sizes are 8g or 512m), or update Docker",
+            (
+                "docker version; docker run --help | less",
+                "nproc; free -g",
+                "docker run --shm-size=8g --memory=64g --cpus=8 ...",
+            ),
+        ),
+        (
+            Signature(
+                (
+                    "Range of CPUs is from",
+                    "inimum memory",
+                    "unknown flag: --",
+                    "unknown shorthand flag",
+                    "conflicting options:",
+                ),
+                "docker: Error response from daemon: Range of CPUs is from 0.01 to 8.00, as there are only 8 CPUs available.",
+                "the range of CPUs",
+                r"(?P<what>Range of CPUs is from[^\n]*|[Mm]inimum memory (?:limit|reservation)[^\n]*|^(?:docker: )?unknown (?:flag: --|shorthand flag)[^\n]*|"
+                r"conflicting options:[^\n]*)",
+                source="Docker 17 to 29",
+            ),
+            Signature(
+                'invalid argument "',
+                'docker: invalid argument "8gigs" for "--shm-size" flag: invalid size: \'8gigs\'',
+                "invalid argument to the function",
+                r"(?P<what>invalid argument \"[^\"]*\" for \"[^\"]*--[^\"]+\" flag[^\n]*)",
+                source="Docker 17 to 29",
+            ),
+        ),
+    ),
+    Cause(
         "SES286",
         "image-name-malformed",
         "The image's name, or what stands in its place on the command line, is malformed.",
@@ -434,35 +422,6 @@ register(
             ),
         ),
         explains=("SES2",),
-    ),
-    Cause(
-        "SES288",
-        "pod-keeps-restarting",
-        "A container ends again and again, and Kubernetes waits longer each time.",
-        "CrashLoopBackOff is not the cause: the container's own log of its last end has it.",
-        "the pod's container ends again and again (CrashLoopBackOff)[[, the last time with status {status}]]: its own log has "
-        "the cause",
-        Remediation(
-            "Read the log of the container that ended, and how it ended",
-            ("kubectl logs POD --previous", "kubectl describe pod POD | grep -A6 'Last State'"),
-        ),
-        (
-            Signature(
-                ("Back-off restarting failed container", "CrashLoopBackOff"),
-                "  Warning  BackOff  2m  kubelet  Back-off restarting failed container trainer in pod train-0\n    Last State: "
-                "Terminated\n      Reason: Error\n      Exit Code:    1",
-                "restarting container",
-                r"(?:Back-off restarting failed container|CrashLoopBackOff)(?:[^\n]*\n){0,12}?\s*Exit Code:\s*(?P<status>\d+)",
-                source="Kubernetes kubelet 1.18 to 1.34",
-            ),
-            Signature(
-                ("Back-off restarting failed container", "CrashLoopBackOff"),
-                "train-0   0/1   CrashLoopBackOff   7 (32s ago)   12m",
-                "restarting container",
-                source="Kubernetes 1.18 to 1.34",
-            ),
-        ),
-        kind=ECHO,
     ),
     Cause(
         "SES279",

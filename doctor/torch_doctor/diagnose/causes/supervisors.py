@@ -65,6 +65,29 @@ register(
         decide="journalctl -u systemd-oomd --since -1h",
     ),
     Cause(
+        "MEM263",
+        "container-beyond-yarn-limit",
+        "YARN ended the container, since it used more memory than it was given.",
+        "The limit is that of the container (executor memory plus overhead); workers and native buffers count.",
+        "YARN ended the container: it used more RAM than its limit ({used})",
+        Remediation(
+            "Ask for more memory or overhead, or use fewer workers",
+            ("--conf spark.executor.memoryOverhead=8g", "--conf spark.executor.memory=32g"),
+        ),
+        (
+            Signature(
+                "beyond physical memory limits",
+                "Container [pid=77,containerID=c1] is running beyond physical memory limits. Current usage: 8.2 GB of 8 GB physical "
+                "memory used; 12 GB of 16 GB virtual memory used. Killing container.",
+                "within physical memory limits",
+                r"running beyond physical memory limits\.(?: Current usage: (?P<used>[\d.]+ [KMGT]B of [\d.]+ [KMGT]B))?",
+                source="Hadoop YARN 2 and 3, Spark",
+            ),
+        ),
+        explains=("MEM20", "SES2"),
+        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace(" (?)", "")),
+    ),
+    Cause(
         "SES296",
         "killed-at-logout",
         "systemd ended the user's processes after the logout.",
