@@ -88,6 +88,13 @@ register(
                 source="systemd 219 to 258",
             ),
             Signature(
+                ("with signal SIGABRT", "<Signals.SIGABRT", "zsh: segmentation fault", "zsh: abort"),
+                "torch.multiprocessing.spawn.ProcessExitedException: process 3 terminated with signal SIGABRT",
+                "signal SIGABRT is handled",
+                r"(?:terminated with signal |died with <Signals\.)(?P<what>SIGABRT)|^zsh: (?:segmentation fault|abort)",
+                source="torch.multiprocessing.spawn, subprocess, zsh",
+            ),
+            Signature(
                 ": segfault at ",
                 "kernel: python[4411]: segfault at 0 ip 00007f77 sp 00007ffc error 4 in libtorch_cuda.so[7f76+5000]",
                 "segfault at work",

@@ -310,6 +310,13 @@ register(
                 source="systemd 219 to 258",
             ),
             Signature(
+                "zsh: killed",
+                "zsh: killed     python train.py",
+                "zsh: killed jobs: 0 is a message of mine",
+                r"^zsh: killed\s{2,}\S(?P<detail>)",
+                source="zsh 5",
+            ),
+            Signature(
                 "Command terminated by signal 9",
                 "Command terminated by signal 9",
                 "Command terminated",

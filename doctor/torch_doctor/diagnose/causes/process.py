@@ -355,6 +355,13 @@ register(
                 source="torch 1.6 to 2.15",
             ),
             Signature(
+                "ProcessExitedException",
+                "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with exit code 1",
+                "torch.multiprocessing.spawn.ProcessExitedException: process 3 terminated with signal SIGABRT",
+                r"ProcessExitedException: process \d+ terminated with exit code \d+",
+                source="torch 1.5 to 2.15",
+            ),
+            Signature(
                 "srun: error:",
                 "srun: error: n1: task 3: Exited with exit code 1",
                 "srun: job 1",

@@ -69,18 +69,6 @@ def joined(seen: Seen, verdict: Verdict) -> Verdict | None:
             ),
             kind=VAGUE,
         )
-    if "terminal_state" in line:
-        return with_message(
-            verdict,
-            "the other agents did not come to the barrier at the exit: their nodes still work, or ended without a word",
-            Remediation(
-                "Read the logs of the other nodes; where ranks end at different times, meet at a barrier before the end",
-                (
-                    "torch.distributed.barrier(); torch.distributed.destroy_process_group()",
-                    "grep -n -E 'Traceback|Error' NODE_LOGS",
-                ),
-            ),
-        )
     if "FileStore" in seen.log.text or "file://" in seen.log.text:
         return with_message(
             verdict,
@@ -392,6 +380,32 @@ register(
             ),
         ),
         explains=("DST2",),
+    ),
+    Cause(
+        "DST255",
+        "agents-not-at-exit-barrier",
+        "The agents of the other nodes did not come to the barrier at the exit.",
+        "Each agent of torchrun waits for the others when its ranks have ended. A node whose ranks still work, or that "
+        "ended without a word, keeps it waiting until the time is over.",
+        "the other agents did not come to the barrier at the exit: their nodes still work, or ended without a word",
+        Remediation(
+            "Read the logs of the other nodes; where ranks end at different times, meet at a barrier before the end",
+            (
+                "torch.distributed.barrier(); torch.distributed.destroy_process_group()",
+                "grep -n -E 'Traceback|Error' NODE_LOGS",
+            ),
+        ),
+        (
+            Signature(
+                ("Error waiting on exit barrier", "/terminal_state"),
+                "torch.distributed.elastic.agent.server.api: [ERROR] Error waiting on exit barrier. Elapsed: 300.1 seconds",
+                "Done waiting for other agents.",
+                r"Error waiting on exit barrier|wait timeout after \d+ms, keys: \S*/terminal_state",
+                source="torch 1.9 to 2.15, torch elastic",
+            ),
+        ),
+        kind=VAGUE,
+        explains=("DST202", "DST210", "DST22", "SES22"),
     ),
     Cause(
         "DST254",

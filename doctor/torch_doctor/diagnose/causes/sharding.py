@@ -106,10 +106,12 @@ register(
                     "Tensors must be contiguous",
                     "operands to scatter/gather must have the same",
                     "tensors with different dtypes",
+                    "must be specified on destination rank",
+                    "must be specified on source rank",
                 ),
                 "ValueError: output tensor size must be equal to world_size times input tensor size",
                 "output tensor size must be equal",
-                r"(?P<what>[^\n:]*(?:must match number of collective participants|must be equal to world_size times input|input tensor must be the "
+                r"(?P<what>[^\n:]*(?:must be specified on (?:destination|source) rank|must match number of collective participants|must be equal to world_size times input|input tensor must be the "
                 r"same type as the output|Tensors must be contiguous|operands to scatter/gather must have the same|Invalid usage of tensors "
                 r"with different dtypes)[^\n]*)",
                 source="torch 1.0 to 2.15",

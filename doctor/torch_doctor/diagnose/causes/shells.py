@@ -102,6 +102,13 @@ register(
                 source="bash 4 and 5, dash",
             ),
             Signature(
+                "(exitcode: 127)",
+                "torch/distributed/elastic/multiprocessing/api.py:882] failed (exitcode: 127) local_rank: 0 (pid: 9) of binary: train.py",
+                "failed (exitcode: 1) local_rank: 0 (pid: 9) of binary: train.py",
+                r"\(exitcode: 127\)[^\n]*of binary: (?P<name>\S+)",
+                source="torch 1.9 to 2.15, torch elastic",
+            ),
+            Signature(
                 "zsh: command not found",
                 "zsh: command not found: torchrun",
                 "zsh: no matches found: *.pt",
@@ -140,6 +147,35 @@ register(
         kind=VAGUE,
         judge=not_found,
         explains=("SES22", "DST22", "DST202"),
+    ),
+    Cause(
+        "SES280",
+        "shell-script-wrong",
+        "The shell cannot read the script.",
+        "A bash script that sh runs (arrays, [[ and <( are bash's), a blank around =, an unbalanced quote or if. The program "
+        "was not started, or without its settings.",
+        "the shell cannot read the script: {what}",
+        Remediation(
+            "Correct the line, and run the script with the shell that it is written for",
+            (
+                "bash -n SCRIPT; bash SCRIPT",
+                "export CUDA_VISIBLE_DEVICES=0  # no blanks around =",
+                "shellcheck SCRIPT",
+            ),
+        ),
+        (
+            Signature(
+                ("yntax error", "not a valid identifier", "Bad substitution", "bad substitution"),
+                './train.sh: 3: Syntax error: "(" unexpected',
+                "yaml: syntax error in config.yaml",
+                r"^(?P<what>[^\s:]+: (?:(?:line )?\d+: )?(?:[Ss]yntax error[^\n]*(?:unexpected|expecting)[^\n]*|[^\n]{0,40}not a valid identifier|[^\n]{0,40}[Bb]ad "
+                r"substitution))",
+                source="bash 4 and 5, dash",
+            ),
+        ),
+        kind=VAGUE,
+        judge=lambda seen, verdict: None if went_on(seen) else verdict,
+        explains=("SES261", "SES22"),
     ),
     Cause(
         "SES262",

@@ -6,6 +6,30 @@ from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, 
 from torch_doctor.model import Remediation
 
 
+def asked(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """sudo and a terminal's settings need a terminal for other reasons than an answer."""
+    line = seen.log.lines[seen.index].text
+    if line.startswith("sudo"):
+        return with_message(
+            verdict,
+            "sudo needs a password, and cannot ask for one without a terminal",
+            Remediation(
+                "Leave sudo out of scripts, give it a terminal, or allow the one command without a password",
+                ("ssh -t HOST sudo ...", "sudo -n true; sudo -l"),
+            ),
+        )
+    if "Inappropriate ioctl" in line:
+        return with_message(
+            verdict,
+            "the program asks its terminal something (size, echo), and standard input or output is none here",
+            Remediation(
+                "Ask only where there is a terminal, or give the program one",
+                ("if sys.stdout.isatty(): ...", "docker run -it ...", "script -qec 'python train.py' /dev/null"),
+            ),
+        )
+    return verdict
+
+
 def encoding(seen: Seen, verdict: Verdict) -> Verdict | None:
     """ASCII is the C locale; another encoding is that of a Windows or old Unix system."""
     codec = seen.groups["codec"]
@@ -61,43 +85,62 @@ register(
                 r"^(?:termios\.error|OSError)[^\n]*Inappropriate ioctl for device",
                 source="python 3.8 to 3.14",
             ),
+        ),
+        judge=asked,
+    ),
+    Cause(
+        "SES270",
+        "no-display",
+        "A window was to be opened where there is no display.",
+        "matplotlib's and OpenCV's windows need an X server; a container, ssh or a batch job has none. Qt aborts, which looks "
+        "like a native crash.",
+        "a window was to be opened, and there is no display here (a container, ssh, a batch job)",
+        Remediation(
+            "Draw into files, and use the build of OpenCV without windows",
+            ("export MPLBACKEND=Agg", "pip install opencv-python-headless", "export QT_QPA_PLATFORM=offscreen"),
+        ),
+        (
             Signature(
-                "(no-tty)",
-                "wandb.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=[your_api_key])",
-                "running without a tty",
-                r"api_key not configured \((?P<wandb>no-tty)\)",
-                source="wandb 0.10 to 0.22",
+                (
+                    "no $DISPLAY environment variable",
+                    "could not connect to display",
+                    "couldn't connect to display",
+                    "no Qt platform plugin could be initialized",
+                    "cannot open display",
+                    "Can't open display",
+                ),
+                "_tkinter.TclError: no display name and no $DISPLAY environment variable",
+                "display name of the run",
+                source="Tk 8.6, Qt 5 and 6, X11",
             ),
         ),
-        judge=lambda seen, verdict: (
-            with_message(
-                verdict,
-                "sudo needs a password, and cannot ask for one without a terminal",
-                Remediation(
-                    "Leave sudo out of scripts, give it a terminal, or allow the one command without a password",
-                    ("ssh -t HOST sudo ...", "sudo -n true; sudo -l"),
+        explains=("SES211", "SES22"),
+    ),
+    Cause(
+        "SES297",
+        "limit-cannot-be-raised",
+        "The program cannot raise one of its limits.",
+        "setrlimit stops at the hard limit, which only root or the engine can raise.",
+        "the program cannot raise its limit: the hard limit of this shell or container is lower",
+        Remediation(
+            "Ask for no more than the hard limit, or start with a higher one",
+            (
+                "ulimit -Hn; ulimit -Hl; ulimit -Hs",
+                "docker run --ulimit nofile=1048576:1048576 ...",
+                "resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # hard = resource.getrlimit(...)[1]",
+            ),
+        ),
+        (
+            Signature(
+                (
+                    "current limit exceeds maximum limit",
+                    "not allowed to raise maximum limit",
+                    "cannot modify limit: Operation not permitted",
                 ),
-            )
-            if seen.log.lines[seen.index].text.startswith("sudo")
-            else with_message(
-                verdict,
-                "the program asks its terminal something (size, echo), and standard input or output is none here",
-                Remediation(
-                    "Ask only where there is a terminal, or give the program one",
-                    ("if sys.stdout.isatty(): ...", "docker run -it ...", "script -qec 'python train.py' /dev/null"),
-                ),
-            )
-            if "Inappropriate ioctl" in seen.log.lines[seen.index].text
-            else with_message(
-                verdict,
-                "wandb has no API key, and cannot ask for one without a terminal",
-                Remediation(
-                    "Give the key by the environment, or work offline",
-                    ("export WANDB_API_KEY=...", "wandb login", "WANDB_MODE=offline python train.py"),
-                ),
-            )
-            if "wandb" in seen.groups
-            else verdict
+                "ValueError: current limit exceeds maximum limit",
+                "the limit exceeds 10",
+                source="python 3.8 to 3.14, bash",
+            ),
         ),
     ),
     Cause(
