@@ -75,6 +75,7 @@ register(
                 ("ErrImagePull", "ImagePullBackOff", "Failed to pull image", "InvalidImageName"),
                 '  Warning  Failed  11s  kubelet  Failed to pull image "registry.corp/train:1": authorization failed',
                 'Successfully pulled image "registry.corp/train:1"',
+                unless=(r"Successfully pulled image",),
                 source="Kubernetes kubelet 1.20 to 1.34",
             ),
             Signature(
@@ -107,6 +108,7 @@ register(
                 source="Docker 17 to 29",
             ),
         ),
+        kind=VAGUE,
         judge=pull,
         explains=("SES2",),
     ),
@@ -245,6 +247,7 @@ register(
                 source="Docker 1.10 to 29",
             ),
         ),
+        kind=VAGUE,
     ),
     Cause(
         "SES294",
@@ -252,7 +255,7 @@ register(
         "Docker Compose cannot read its file.",
         "A mistake of YAML (an indent, a tab, a colon in a value), an unknown key, or a volume, network or service that is "
         "used and not declared.",
-        "Docker Compose refuses its file: {what}",
+        "Docker Compose (or another reader of YAML) refuses its file: {what}",
         Remediation(
             "Correct the file and let compose check it",
             (

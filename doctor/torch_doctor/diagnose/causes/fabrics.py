@@ -214,6 +214,7 @@ register(
                 source="aws-ofi-nccl 1.3 to 1.17",
             ),
         ),
+        kind=VAGUE,
         explains=("DST22", "SES22"),
         references="https://github.com/aws/aws-ofi-nccl/issues/1020",
     ),
@@ -315,6 +316,7 @@ register(
                 source="NCCL 2.4 to 2.28, graph/xml.cc",
             ),
         ),
+        kind=VAGUE,
         explains=("DST22", "SES22"),
     ),
     Cause(

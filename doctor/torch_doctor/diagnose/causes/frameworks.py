@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register
+from torch_doctor.diagnose.cause import ECHO, VAGUE, Cause, Seen, Signature, Verdict, register
 from torch_doctor.model import Remediation
 
 
@@ -83,7 +83,7 @@ register(
                 source="Ray 1.9 to 2.50",
             ),
         ),
-        kind=VAGUE,
+        kind=ECHO,
         judge=ray_death,
         explains=("SES22", "DST22"),
         decide="dmesg -T | grep -i -E 'oom-kill|killed process|segfault'",
@@ -218,7 +218,7 @@ register(
                 'The application appears to have been direct launched using "srun",\nbut OMPI was not built with SLURM\'s '
                 "PMI support and therefore cannot\nexecute.",
                 "PMIx server started",
-                r"but OMPI was not built with\b|PMI2?_Init failed|PMIX ERROR: (?!NOT-SUPPORTED)|pmix3x_client\.c at line|was not built with SLURM",
+                r"but OMPI was not built with\b|PMI2?_Init failed|PMIX ERROR: (?!NOT-SUPPORTED)(?![^\n]*gds_)|pmix3x_client\.c at line|was not built with SLURM",
                 source="Open MPI 2 to 5, Slurm 17 to 25",
             ),
             Signature(
@@ -228,6 +228,7 @@ register(
                 source="Slurm, MPICH",
             ),
         ),
+        kind=VAGUE,
         explains=("SES22", "SES211"),
     ),
     Cause(

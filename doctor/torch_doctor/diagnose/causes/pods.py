@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import ECHO, Cause, Signature, register
+from torch_doctor.diagnose.cause import ECHO, VAGUE, Cause, Signature, register
 from torch_doctor.model import Remediation
 
 register(
@@ -29,6 +29,7 @@ register(
                 source="Kubernetes scheduler 1.18 to 1.34",
             ),
         ),
+        kind=VAGUE,
     ),
     Cause(
         "SES278",
@@ -56,6 +57,7 @@ register(
                 source="Kubernetes kubelet 1.18 to 1.34",
             ),
         ),
+        kind=VAGUE,
     ),
     Cause(
         "SES288",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import ECHO, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
 #: words of a rendezvous, and of other servers that take a port
@@ -67,7 +67,7 @@ def joined(seen: Seen, verdict: Verdict) -> Verdict | None:
                     ),
                 ),
             ),
-            kind=VAGUE,
+            kind=ECHO,
         )
     if "FileStore" in seen.log.text or "file://" in seen.log.text:
         return with_message(
@@ -404,7 +404,7 @@ register(
                 source="torch 1.9 to 2.15, torch elastic",
             ),
         ),
-        kind=VAGUE,
+        kind=ECHO,
         explains=("DST202", "DST210", "DST22", "SES22"),
     ),
     Cause(
@@ -425,7 +425,7 @@ register(
                 source="torch 1.9 to 2.15",
             ),
         ),
-        kind=VAGUE,
+        kind=ECHO,
         explains=("DST22", "SES22"),
     ),
 )

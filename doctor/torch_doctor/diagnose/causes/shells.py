@@ -286,8 +286,10 @@ register(
                 source="click 7 to 8, typer",
             ),
         ),
-        judge=lambda seen, verdict: with_message(
-            verdict, verdict.message.replace("? refused", "the program refused")
+        judge=lambda seen, verdict: (
+            None
+            if went_on(seen)
+            else with_message(verdict, verdict.message.replace("? refused", "the program refused"))
         ),
         explains=("SES22",),
     ),
@@ -318,6 +320,7 @@ register(
                 source="git 2.x",
             ),
         ),
+        kind=VAGUE,
         explains=("DST252", "FS202"),
     ),
     Cause(

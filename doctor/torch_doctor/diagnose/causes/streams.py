@@ -114,6 +114,7 @@ register(
                 source="Tk 8.6, Qt 5 and 6, X11",
             ),
         ),
+        kind=VAGUE,
         explains=("SES211", "SES22"),
     ),
     Cause(
@@ -142,6 +143,7 @@ register(
                 source="python 3.8 to 3.14, bash",
             ),
         ),
+        kind=VAGUE,
     ),
     Cause(
         "SES265",

@@ -136,6 +136,7 @@ register(
                 source="systemd 240 to 258",
             ),
         ),
+        kind=VAGUE,
         judge=unit,
         explains=("SES22", "SES26"),
     ),
@@ -169,6 +170,7 @@ register(
                 source="Slurm 14 to 25, squeue",
             ),
         ),
+        kind=VAGUE,
         judge=lambda seen, verdict: (
             with_message(
                 verdict,
@@ -307,6 +309,7 @@ register(
                 source="util-linux, Slurm 16 to 25, numactl",
             ),
         ),
+        kind=VAGUE,
     ),
     Cause(
         "SES248",
