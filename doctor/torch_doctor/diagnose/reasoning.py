@@ -98,7 +98,8 @@ _PROGRAMMING = re.compile(
 
 
 def _of_the_program(c: _Candidate) -> bool:
-    return any(_PROGRAMMING.match(text) for text in c.finding.evidence["text"][:1])
+    """True for what the program itself raised: by its type, or since torchrun's summary (indented) repeats it."""
+    return any(_PROGRAMMING.match(text) or text.startswith("  ") for text in c.finding.evidence["text"][:1])
 
 
 def _of_another_rank(one: _Candidate, other: _Candidate) -> bool:

@@ -45,10 +45,10 @@ register(
         ),
         (
             Signature(
-                ("\\r", "^M"),
+                ("\\r", "^M", "contains DOS line breaks"),
                 "/usr/bin/env: 'bash\\r': No such file or directory",
                 "/usr/bin/env: 'bash': No such file or directory",
-                r"(?:/usr/bin/env: ['‘]\w+\\r['’]|(?:bad interpreter: )?/\S+\^M|\$'\\r': command not found"
+                r"(?:Batch script contains DOS line breaks|/usr/bin/env: ['‘]\w+\\r['’]|(?:bad interpreter: )?/\S+\^M|\$'\\r': command not found"
                 r"|exec: \"?/\S+\\r)",
                 source="coreutils, bash, runc",
             ),

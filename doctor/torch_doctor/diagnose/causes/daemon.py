@@ -380,6 +380,38 @@ register(
         ),
     ),
     Cause(
+        "SES235",
+        "docker-network-unusable",
+        "The network that the container is to join is missing or cannot be used.",
+        "It was removed, belongs to another context, is an overlay of a swarm that is not attachable, or the pools of "
+        "addresses are used up by old networks.",
+        "the container's network cannot be used: {what}",
+        Remediation(
+            "List the networks, make the one that is missing, and remove old ones",
+            (
+                "docker network ls; docker network create mlnet",
+                "docker network create --driver overlay --attachable NAME",
+                "docker network prune",
+            ),
+        ),
+        (
+            Signature(
+                ("network ", "Could not attach to network"),
+                "docker: Error response from daemon: network mlnet not found.",
+                "the network was not found by ping",
+                r"(?P<what>(?<=daemon: )network \S+ not found|Could not attach to network \S+|network \S+ declared as external, but could not be found)",
+                source="Docker 17 to 29",
+            ),
+            Signature(
+                ("non-overlapping IPv4 address pool", "Pool overlaps with other one"),
+                "could not find an available, non-overlapping IPv4 address pool among the defaults to assign to the network",
+                "an overlapping pool",
+                r"(?P<what>could not find an available, non-overlapping IPv4 address pool|Pool overlaps with other one)",
+                source="Docker 17 to 29",
+            ),
+        ),
+    ),
+    Cause(
         "SES286",
         "image-name-malformed",
         "The image's name, or what stands in its place on the command line, is malformed.",

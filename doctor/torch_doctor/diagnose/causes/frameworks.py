@@ -232,6 +232,30 @@ register(
         explains=("SES22", "SES211"),
     ),
     Cause(
+        "DST248",
+        "mpi-connects-over-a-wrong-interface",
+        "Open MPI's processes connected over an interface that other hosts have, too.",
+        "Addresses of docker0, virbr0 or a private network are the same on each node: a connection reaches the wrong process.",
+        "Open MPI connected to the wrong process: an interface such as docker0 has the same address on several nodes",
+        Remediation(
+            "Name the network to use, or leave the others out",
+            (
+                "mpirun --mca btl_tcp_if_include 10.0.0.0/16 --mca oob_tcp_if_include 10.0.0.0/16 ...",
+                "mpirun --mca btl_tcp_if_exclude docker0,virbr0,lo ...",
+                "ip -br addr",
+            ),
+        ),
+        (
+            Signature(
+                ("received unexpected process identifier", "cannot find a corresponding process entry for that peer"),
+                "[btl_tcp_endpoint.c:626:mca_btl_tcp_endpoint_recv_connect_ack] received unexpected process identifier [[4411,1],2]",
+                "received a process identifier",
+                source="Open MPI 1.8 to 5",
+            ),
+        ),
+        explains=("DST277", "SES22"),
+    ),
+    Cause(
         "DST277",
         "mpi-did-not-start",
         "MPI's runtime did not start.",

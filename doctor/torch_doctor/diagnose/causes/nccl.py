@@ -63,6 +63,19 @@ def cuda_in_nccl(seen: Seen, verdict: Verdict) -> Verdict | None:
                 ),
             ),
         )
+    if "installed CUDA driver" in what or "driver version is insufficient" in what:
+        return with_message(
+            verdict,
+            f"the NVIDIA driver is too old for this NCCL ({what})",
+            Remediation(
+                "Update the driver, or take a torch that is built for an older CUDA",
+                (
+                    "nvidia-smi",
+                    'python -c "import torch; print(torch.version.cuda, torch.cuda.nccl.version())"',
+                    "NCCL_CUMEM_ENABLE=0 torchrun ...",
+                ),
+            ),
+        )
     if "peer access" in what or file == "p2p":
         return with_message(
             verdict,
@@ -106,6 +119,29 @@ register(
         kind=DEGRADED,
         judge=last_words,
         decide="NCCL_P2P_DISABLE=1 torchrun ...",
+    ),
+    Cause(
+        "DST247",
+        "too-many-peer-gpus",
+        "A GPU can map the memory of eight peers at the most.",
+        "On machines with more than nine GPUs, or with several processes a GPU, the mappings of peer-to-peer run out.",
+        "the mappings of peer-to-peer memory ran out: a GPU has eight at the most",
+        Remediation(
+            "Use fewer GPUs a process group on the node, or go through host memory",
+            (
+                "NCCL_P2P_DISABLE=1 torchrun ...",
+                "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 torchrun --nproc-per-node=8 ...",
+            ),
+        ),
+        (
+            Signature(
+                "peer mapping resources exhausted",
+                "RuntimeError: CUDA error: peer mapping resources exhausted",
+                "peer mapping done",
+                source="CUDA 8 to 13",
+            ),
+        ),
+        explains=("DST22",),
     ),
     Cause(
         "DST207",
@@ -182,7 +218,7 @@ register(
                 "Cuda failure ",
                 "transport/nvls.cc:254 NCCL WARN Cuda failure 801 'operation not supported'",
                 "NCCL INFO Cuda failure ignored",
-                r"(?:(?P<file>\w+)\.cc:\d+ NCCL WARN |Last error:\s*\n)[^\n]*Cuda failure (?:\d+ )?'(?P<what>[^']+)'",
+                r"(?:(?P<file>\w+)\.cc:\d+ NCCL WARN |NCCL WARN |Last error:\s*\n)[^\n]*Cuda failure (?:\d+ )?'(?P<what>[^']+)'",
                 unless=(r"creating shared memory segment",),
                 source="NCCL 2.4 to 2.28",
             ),

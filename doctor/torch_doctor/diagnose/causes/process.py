@@ -226,7 +226,7 @@ register(
                 "trainer exited with code 137",
                 "trainer exited with code 37",
                 r"(?i)exit(?:ed)?(?: with)?(?: code| status)?\"?\s*[:=(]?\s*\(?137\b",
-                unless=(r"OOMKilled(?!\W{1,4}false)", r"oom-kill"),
+                unless=(r"OOMKilled(?!\W{1,4}false)", r"oom-kill", r"Exited \(0\)"),
                 source="Docker, compose",
             ),
         ),

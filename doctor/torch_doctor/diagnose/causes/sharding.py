@@ -228,6 +228,38 @@ register(
         explains=("CKP209",),
     ),
     Cause(
+        "DST286",
+        "sharded-module-called-by-itself",
+        "A part of a sharded model was used around the model's own forward pass.",
+        "FSDP gathers parameters in the forward hooks of the wrapped modules. A method that is called directly "
+        "(model.module.compute, generate on a submodule), or a submodule that ran first, finds them empty.",
+        "a part of the FSDP or ZeRO model was used without its own forward pass, so that its parameters were not gathered",
+        Remediation(
+            "Call the wrapped model itself, or register the method; gather the parameters where that is not possible",
+            (
+                "out = model(batch)  # not model.module.compute(batch)",
+                "torch.distributed.fsdp.register_fsdp_forward_method(model, 'generate')",
+                "with FullyShardedDataParallel.summon_full_params(model): ...",
+            ),
+        ),
+        (
+            Signature(
+                "`_is_root` should not have been set yet",
+                "AssertionError: Non-root FSDP instance's `_is_root` should not have been set yet or should have been set to `False`",
+                "_is_root",
+                source="torch 1.12 to 2.15, FSDP1",
+            ),
+            Signature(
+                ("its data is not allocated yet", "which is out of bounds for storage of size 0"),
+                "    loss = model.module.compute(x)  # FSDP\nRuntimeError: The tensor has a non-zero number of elements, but its data is "
+                "not allocated yet.",
+                "RuntimeError: The tensor has a non-zero number of elements, but its data is not allocated yet.",
+                also=(r"(?i)fsdp|fully_?shard|deepspeed|model\.module\.",),
+                source="torch 1.12 to 2.15, FSDP",
+            ),
+        ),
+    ),
+    Cause(
         "DST263",
         "tensor-and-dtensor-mixed",
         "An operation got plain tensors together with distributed ones.",

@@ -159,11 +159,19 @@ register(
             "Correct the line, and run the script with the shell that it is written for",
             (
                 "bash -n SCRIPT; bash SCRIPT",
+                "head -1 SCRIPT  # has to be #!/bin/bash",
                 "export CUDA_VISIBLE_DEVICES=0  # no blanks around =",
                 "shellcheck SCRIPT",
             ),
         ),
         (
+            Signature(
+                "This does not look like a batch script",
+                "sbatch: error: This does not look like a batch script.  The first",
+                "a batch script",
+                r"(?P<what>This does not look like a batch script)",
+                source="Slurm 14 to 25: the first line has to be #!/bin/bash",
+            ),
             Signature(
                 ("yntax error", "not a valid identifier", "Bad substitution", "bad substitution"),
                 './train.sh: 3: Syntax error: "(" unexpected',
@@ -176,6 +184,51 @@ register(
         kind=VAGUE,
         judge=lambda seen, verdict: None if went_on(seen) else verdict,
         explains=("SES261", "SES22"),
+    ),
+    Cause(
+        "SES234",
+        "environment-of-a-python-that-is-gone",
+        "A script of an environment names a Python that is not there.",
+        "A venv keeps the path of the interpreter it was made with. Moved, copied into an image or used on another host, its "
+        "torchrun and pip point nowhere.",
+        "{script} belongs to an environment whose Python ({python}) is not there: it was moved, copied, or made on another host",
+        Remediation(
+            "Make the environment anew where it is used, or call the module through a Python that is there",
+            (
+                "python3 -m venv --clear VENV && VENV/bin/pip install -r requirements.txt",
+                "python3 -m torch.distributed.run ...",
+            ),
+        ),
+        (
+            Signature(
+                "bad interpreter: No such file or directory",
+                "bash: /opt/venv/bin/torchrun: /usr/bin/python3.10: bad interpreter: No such file or directory",
+                "bash: ./run.sh: /bin/bash^M: bad interpreter: No such file or directory",
+                r"(?P<script>/\S+|\./\S+): (?P<python>/\S*python[\d.]*): bad interpreter: No such file or directory",
+                source="bash 4 and 5",
+            ),
+        ),
+        explains=("SES22", "SES261"),
+    ),
+    Cause(
+        "SES236",
+        "python-home-wrong",
+        "Python does not find its own standard library.",
+        "PYTHONHOME points at another installation, or the installation is incomplete. No package can mend it.",
+        "Python does not find its own library: PYTHONHOME (or a moved installation) points at a wrong place",
+        Remediation(
+            "Take PYTHONHOME and PYTHONPATH out of the environment",
+            ("unset PYTHONHOME PYTHONPATH", "python3 -c 'import sys; print(sys.prefix)'"),
+        ),
+        (
+            Signature(
+                "No module named 'encodings'",
+                "ModuleNotFoundError: No module named 'encodings'",
+                "ModuleNotFoundError: No module named 'encoding'",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+        explains=("PKG206", "SES211"),
     ),
     Cause(
         "SES262",

@@ -163,6 +163,13 @@ register(
                 source="Slurm 14 to 25",
             ),
             Signature(
+                "Unable to confirm allocation for job",
+                "srun: error: Unable to confirm allocation for job 4412: Invalid job id specified",
+                "allocation confirmed",
+                r"Unable to confirm allocation for job (?P<job>\d+): (?P<what>[^\n]+)",
+                source="Slurm 14 to 25",
+            ),
+            Signature(
                 ("(QOS", "(Assoc"),
                 "(AssocMaxWallDurationPerJobLimit)",
                 "AssocMax",
@@ -177,6 +184,15 @@ register(
                 f"the job waits in the queue: a limit of the account or QOS is reached ({seen.groups['what']})",
             )
             if seen.groups["what"].startswith(("QOS", "Assoc"))
+            else with_message(
+                verdict,
+                f"the allocation of job {seen.groups['job']} is over, and SLURM_JOB_ID of this shell still names it",
+                Remediation(
+                    "Leave that shell, or forget the old job, and ask for a new allocation",
+                    ("unset ${!SLURM_@}", "salloc --gres=gpu:1 ...", "squeue --me"),
+                ),
+            )
+            if "job" in seen.groups
             else verdict
         ),
         explains=("SES22",),
@@ -317,7 +333,7 @@ register(
         "The node of the pod went away.",
         "NodeNotReady: the kubelet does not answer (a crash, memory pressure, the network). Its pods are ended and made anew "
         "elsewhere; the program is not at fault.",
-        "the node that the pod ran on is not ready: its pods are ended",
+        "the node that the pod ran on is not ready or was tainted: its pods are ended",
         Remediation(
             "Look at the node; let the job restart elsewhere from a checkpoint",
             (
@@ -327,7 +343,7 @@ register(
         ),
         (
             Signature(
-                ("NodeNotReady", "Node is not ready", "node.kubernetes.io/unreachable"),
+                ("NodeNotReady", "Node is not ready", "node.kubernetes.io/unreachable", "Marking for deletion Pod"),
                 "  Warning  NodeNotReady  2m  node-controller  Node is not ready",
                 "Node is ready",
                 source="Kubernetes 1.18 to 1.34",
