@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from torch_doctor.diagnose.cause import CAUSES, ECHO, UNKNOWN
+from torch_doctor.diagnose.cause import CAUSES, ECHO, UNKNOWN, Seen
 from torch_doctor.diagnose.runs import failures, first_failed_rank
 from torch_doctor.facts.log import LogFacts
 from torch_doctor.model import Finding, Location, Remediation, Severity
@@ -86,6 +86,12 @@ def uncaught(log: LogFacts) -> int | None:
     while len(own) > 1 and any(_DIRECT_CAUSE in x.text for x in log.lines[own[-2] : own[-1]]):
         own.pop()
     return own[-1]
+
+
+def went_on(seen: Seen) -> bool:
+    """True where the program ran all the same after what was seen, and failed later by an error of its own."""
+    own = uncaught(seen.log)
+    return own is not None and own > seen.index and "ModuleNotFoundError" not in seen.log.lines[own].text
 
 
 _DIRECT_CAUSE = "The above exception was the direct cause of the following exception"
