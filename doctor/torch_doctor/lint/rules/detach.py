@@ -18,7 +18,17 @@ from torch_doctor.lint.events import (
     modules_of,
     step_target,
 )
-from torch_doctor.lint.flow import calls_in, constant, in_body, inside, keyword, last_before, loops_around, place
+from torch_doctor.lint.flow import (
+    calls_in,
+    constant,
+    in_body,
+    inside,
+    keyword,
+    last_before,
+    loops_around,
+    place,
+    spelled,
+)
 from torch_doctor.lint.found import ERROR, WARNING, finding, source
 from torch_doctor.lint.graph import CUTS, is_loss_function
 from torch_doctor.lint.kinds import kind
@@ -138,7 +148,7 @@ def generator_not_detached(script: Script) -> Iterator[Finding]:
         for judge, maker in _nested(script, loss):
             if judge in seen or not _steps_only(script, target, judge, maker):
                 continue
-            if frozen(script, dotted(maker.func)) or not _is_generator(script, maker):
+            if frozen(script, spelled(maker.func)) or not _is_generator(script, maker):
                 continue
             seen.add(judge)
             yield finding(
@@ -162,16 +172,16 @@ def _steps_others(script: Script, call: ast.Call, target: ast.AST) -> bool:
     later = [place(c) for c in scope.calls if place(c) > place(call) and is_backward(script, c)]
     stop = min(later, default=(1 << 30, 0))
     steps = [step_target(script, c) for c in scope.calls if place(call) < place(c) < stop]
-    return any(s is not None and dotted(s) != dotted(target) for s in steps)
+    return any(s is not None and spelled(s) != spelled(target) for s in steps)
 
 
 def _nested(script: Script, loss: ast.AST) -> Iterator[tuple[ast.Call, ast.Call]]:
     """(D(...), G(...)) for each judge in a loss that is fed by another module's output."""
     for judge in graph_sources(script, loss):
-        name = dotted(judge.func)
+        name = spelled(judge.func)
         for argument in judge.args:
             for maker in graph_sources(script, argument):
-                other = dotted(maker.func)
+                other = spelled(maker.func)
                 if other and other != name and maker is not judge:
                     yield judge, maker
                     break
@@ -180,16 +190,17 @@ def _nested(script: Script, loss: ast.AST) -> Iterator[tuple[ast.Call, ast.Call]
 def _steps_only(script: Script, target: ast.AST, judge: ast.Call, maker: ast.Call) -> bool:
     """Whether an optimizer has the judge's parameters and not the maker's."""
     has = modules_of(script, target)
-    d, g = dotted(judge.func).split("(")[0], dotted(maker.func).split("(")[0]
+    d, g = spelled(judge.func).split("(")[0], spelled(maker.func).split("(")[0]
     if has:
         return any(words.tail(d) == words.tail(h) for h in has) and not any(
             words.tail(g) == words.tail(h) for h in has
         )
-    name = words.tail(dotted(target)).lower()
+    name = words.tail(_key_or_name(spelled(target))).lower()
     for word in ("optimizer", "optimiser", "optim", "opt", "_"):
         name = name.replace(word, "")
     if not name:
         return False
+    d, g = _key_or_name(d), _key_or_name(g)
     first, other = _short_name(d), _short_name(g)
     fits = name[0] == first[:1] and (
         name.startswith(first) or first.startswith(name) or words.says(words.DISCRIMINATOR, d)
@@ -197,6 +208,12 @@ def _steps_only(script: Script, target: ast.AST, judge: ast.Call, maker: ast.Cal
     return fits and not (
         other and name.startswith(other[: len(name)]) and other[:1] == name[0] and first[:1] != other[:1]
     )
+
+
+def _key_or_name(name: str) -> str:
+    """``optimizers[D]`` as D: in a container the key says what the thing is."""
+    holder, _, key = name.removesuffix("]").partition("[")
+    return key if key and not key.isdigit() else holder
 
 
 def _short_name(name: str) -> str:
@@ -212,8 +229,8 @@ _GENERATOR = re.compile(
 
 def _is_generator(script: Script, maker: ast.Call) -> bool:
     """Whether a module is one that is trained by another optimizer: by the optimizers of the file, or by its name."""
-    name = words.tail(dotted(maker.func).removesuffix(".forward"))
-    if _GENERATOR.fullmatch(name.lower().strip("_")):
+    name = words.tail(spelled(maker.func).removesuffix(".forward"))
+    if _GENERATOR.fullmatch(_key_or_name(name).lower().strip("_")):
         return True
     for call in script.index.calls:
         if (

@@ -34,6 +34,7 @@ from torch_doctor.lint.flow import (
     place,
     reached,
     receiver,
+    spelled,
 )
 from torch_doctor.lint.found import ERROR, WARNING, finding, source
 from torch_doctor.lint.kinds import kind
@@ -239,12 +240,12 @@ def _enters_accumulate(script: Script, loop: ast.AST) -> bool:
 def _uncleared(script: Script, loop: ast.AST) -> Iterator[Finding]:
     """Two optimizers are stepped and only one of them is cleared."""
     calls = [c for w, c in reached(script, loop) if w is script]
-    stepped = {dotted(t): c for c in calls if (t := step_target(script, c)) is not None and dotted(t)}
+    stepped = {spelled(t): c for c in calls if (t := step_target(script, c)) is not None and dotted(t)}
     cleared: set[str] = set()
     for call in calls:
         if is_zero(script, call):
             value = receiver(call)
-            name = dotted(value) if value is not None else ""
+            name = spelled(value) if value is not None else ""
             if value is None or kind(script, value) != "optimizer" or "[]" in name:
                 return
             cleared.add(name)
