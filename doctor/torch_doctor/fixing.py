@@ -57,7 +57,7 @@ def changes(
     """
     found = []
     for item in map(snapshot.source, snapshot.source_paths(paths, exclude)):
-        if isinstance(item, Script) and item.relevant and not item.cells:
+        if isinstance(item, Script) and item.relevant and not item.cells and not item.generated:
             change = mend(item, checks, unsafe=unsafe, per_file_ignores=per_file_ignores or {})
             if change is not None:
                 found.append(change)

@@ -13,6 +13,9 @@ from torch_doctor.facts.code_index import Index
 #: the words without which no rule has anything to say
 TRIGGERS = ("torch", "lightning", "accelerate", "fastai", "deepspeed", "transformers", "DataLoader")
 
+#: training steps in one file from which on it is no code that a person wrote: the flow analysis is not linear in them
+MOST_STEPS = 300
+
 
 @dataclass(frozen=True)
 class SourceLine:
@@ -74,6 +77,11 @@ class Script:
     def relevant(self) -> bool:
         """False where the file mentions nothing that a rule could judge."""
         return any(word in self.text for word in TRIGGERS)
+
+    @property
+    def generated(self) -> bool:
+        """Whether it has more training steps than a person would write; such a file is not analysed."""
+        return len(self.index.by_tail.get("backward", ())) > MOST_STEPS
 
     def segment(self, node: ast.AST) -> str:
         """The source text of a node."""

@@ -347,7 +347,11 @@ def _is_network_called(script: Script, function: ast.Name | ast.Attribute) -> bo
     if words.tail(name) == "target" and not any(words.tail(dotted(c.func)) in _COUNTERPARTS for c in scope.calls):
         return False
     bound = bindings(script, name, scope)
-    return all(b.how == "parameter" for b in bound) and kind(script, function) == ""
+    given = all(b.how == "parameter" for b in bound) or (
+        # self.q1_target = q1_target: what the class was given
+        name.startswith("self.") and all(o.how == "parameter" for o in origins(script, function))
+    )
+    return given and kind(script, function) == ""
 
 
 def _is_method(script: Script, function: ast.Attribute) -> bool:

@@ -106,6 +106,33 @@ def test_the_old_amp_api_by_its_full_name(before: str, after: str) -> None:
     assert mended(f"import torch\ns = {before}\n") == f"import torch\ns = {after}\n"
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("torch.cuda.amp.custom_fwd", 'torch.amp.custom_fwd(device_type="cuda")'),
+        (
+            "torch.cuda.amp.custom_fwd(cast_inputs=x)",
+            'torch.amp.custom_fwd(device_type="cuda", cast_inputs=x)',
+        ),
+        ("torch.cuda.amp.custom_bwd", 'torch.amp.custom_bwd(device_type="cuda")'),
+    ],
+)
+def test_the_old_amp_api_as_a_decorator(before: str, after: str) -> None:
+    source = (
+        "import torch\nclass Double:\n    @staticmethod\n    @{}\n    def forward(ctx, x):\n        return x * 2\n"
+    )
+    assert mended(source.format(before)) == source.format(after)
+    imported = source.replace("import torch", "from torch.{}amp import custom_fwd, custom_bwd")
+    short, new = before.removeprefix("torch.cuda.amp."), after.removeprefix("torch.amp.")
+    assert mended(imported.format("cuda.", short)) == imported.format("", new)
+
+
+def test_a_generated_file_is_left_alone(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import torch\nx = torch.zeros(1)\nx.cuda()\n" + "x.backward()\n" * 301)
+    assert fixing.changes([script], CHECKS) == []
+
+
 def test_line_ends_comments_and_tabs_stay() -> None:
     source = "import torch\r\nx = torch.zeros(1)\t# é\r\nif x:\r\n\tx.cuda()  # ü\r\n"
     assert mended(source) == source.replace("\tx.cuda()", "\tx = x.cuda()")

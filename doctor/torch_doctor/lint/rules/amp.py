@@ -72,7 +72,9 @@ def old_amp_api(script: Script) -> Iterator[Finding]:
                     attribute,
                     WARNING,
                     f"{name} is deprecated since torch 2.4",
-                    f'torch.amp.{short}("{_MODULES[module]}")' if short in _DEVICE_FIRST else f"torch.amp.{short}",
+                    f'torch.amp.{short}("{_MODULES[module]}")'
+                    if short in _DEVICE_FIRST
+                    else f'torch.amp.{short}(device_type="{_MODULES[module]}")',
                     fix=_use_fix(script, attribute, short, _MODULES[module]),
                 )
 
@@ -142,12 +144,19 @@ def _use_fix(script: Script, attribute: ast.Attribute, short: str, device: str) 
     edits = _call_edit(script, attribute, short, device)
     if edits is None:
         return None
+    if isinstance(script.index.parent.get(attribute), ast.FunctionDef):
+        return fix(
+            f"use torch.amp.{short}", [replace(script, attribute, f'torch.amp.{short}(device_type="{device}")')]
+        )
     return fix(f"use torch.amp.{short}", [replace(script, attribute, f"torch.amp.{short}"), *edits])
 
 
 def _call_edit(script: Script, use: ast.AST, short: str, device: str) -> list[Edit] | None:
     """The device as the first argument of the call that a use is the function of; None where it is no call."""
     call = script.index.parent.get(use)
+    if isinstance(call, ast.FunctionDef) and use in call.decorator_list and short not in _DEVICE_FIRST:
+        # @custom_fwd of a method: the new one wants its device
+        return [insert(script, use, f'(device_type="{device}")', after=True)]
     if not isinstance(call, ast.Call) or call.func is not use:
         return None
     if any(isinstance(a, ast.Starred) for a in call.args):

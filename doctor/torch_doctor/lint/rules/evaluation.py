@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from torch_doctor.facts.code_index import FUNCTIONS, Scope, dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
+from torch_doctor.lint.batches import draws
 from torch_doctor.lint.events import (
     GRAD_FREE_HOOKS,
     frozen,
@@ -21,6 +22,7 @@ from torch_doctor.lint.events import (
     wants_gradient,
 )
 from torch_doctor.lint.flow import (
+    Loop,
     call_sites,
     calls_in,
     in_body,
@@ -175,7 +177,7 @@ def _evaluates(script: Script, call: ast.Call, scope: Scope, block: ast.AST, dep
         return ""
     if (
         words.says(words.EVALUATION, scope.name)
-        and isinstance(block, (ast.For, ast.AsyncFor))
+        and isinstance(block, (ast.For, ast.AsyncFor, ast.While))
         and (
             not any(is_backward(w, c) or is_step(w, c) for w, c in reached(script, scope.node, 2))
             and _over_loader(script, block)
@@ -231,7 +233,9 @@ def _under(script: Script, node: ast.AST, test: str) -> bool:
     return any(isinstance(p, ast.If) and ast.dump(p.test) == test for p in script.index.ancestors(node))
 
 
-def _over_loader(script: Script, loop: ast.For | ast.AsyncFor) -> bool:
+def _over_loader(script: Script, loop: Loop) -> bool:
+    if draws(script, loop) or isinstance(loop, ast.While):
+        return bool(draws(script, loop))
     node: ast.expr = loop.iter
     while isinstance(node, ast.Call) and node.args and node.func.__class__ is not ast.Attribute:
         node = node.args[0]

@@ -12,6 +12,7 @@ from torch_doctor.lint.events import (
     backward_loss,
     engine_backward,
     is_backward,
+    is_forward,
     is_lightning,
     is_step,
     is_zero,
@@ -541,9 +542,25 @@ def _plain_mean(script: Script, loss: ast.expr, loop: ast.AST) -> bool:
         if len(bound) != 1 or bound[0].how != "assign" or bound[0].value is None:
             return False
         loss = bound[0].value
+    if isinstance(loss, ast.Attribute) and loss.attr == "loss":
+        # of what a model returns that is given the labels: the mean over its batch (transformers)
+        return _is_output(script, loss.value, loop)
     if not isinstance(loss, ast.Call) or not _makes_scalar(script, loss):
         return False
     return not _sums(script, loss)
+
+
+def _is_output(script: Script, node: ast.expr, loop: ast.AST) -> bool:
+    """Whether a value is what a module returned in this round."""
+    if isinstance(node, ast.Call):
+        return is_forward(script, node)
+    bound = script.index.scope(node).bindings.get(node.id, ()) if isinstance(node, ast.Name) else ()
+    return (
+        len(bound) == 1
+        and in_body(bound[0].node, loop)
+        and isinstance(bound[0].value, ast.Call)
+        and (is_forward(script, bound[0].value))
+    )
 
 
 def _sums(script: Script, call: ast.Call) -> bool:
