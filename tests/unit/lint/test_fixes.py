@@ -43,6 +43,7 @@ LOSS = (
         ("print(loss.data[0])", "print(loss.item())"),
         ("print(loss.data.cpu().numpy()[0])", "print(loss.item())"),
         ("total += loss.data", "total += loss.item()"),
+        ("opt.zero_grad  # again", "opt.zero_grad()  # again"),
     ],
 )
 def test_a_kept_loss(before: str, after: str) -> None:

@@ -387,17 +387,21 @@ def _targets_of(script: Script) -> Iterator[tuple[ast.AST, ast.expr]]:
             base = call.func.value if isinstance(call.func, ast.Attribute) else None
             if script.index.qual(call).startswith("torch.") and call.args:
                 base = call.args[0]
-            if isinstance(base, ast.BinOp) and isinstance(base.op, ast.Sub):
-                yield from ((call, side) for side in (base.left, base.right))
+            yield from ((call, side) for side in _difference(script, base))
     for statement in script.index.statements[ast.Assign]:
         for item in ast.walk(statement):
-            if (
-                isinstance(item, ast.BinOp)
-                and isinstance(item.op, ast.Pow)
-                and isinstance(item.left, ast.BinOp)
-                and isinstance(item.left.op, ast.Sub)
-            ):
-                yield from ((statement, side) for side in (item.left.left, item.left.right))
+            if isinstance(item, ast.BinOp) and isinstance(item.op, ast.Pow):
+                yield from ((statement, side) for side in _difference(script, item.left))
+
+
+def _difference(script: Script, node: ast.expr | None) -> list[ast.expr]:
+    """The two sides of a difference, also where it has a name; [] for anything else."""
+    if isinstance(node, ast.Name):
+        found = last_before(script, node.id, node)
+        same = found is not None and found.how == "assign" and found.scope is script.index.scope(node)
+        node = found.value if found is not None and same else None
+    is_one = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub)
+    return [node.left, node.right] if is_one and isinstance(node, ast.BinOp) else []
 
 
 _ADVANTAGE = re.compile(r"(?:.*_)?(?:adv|advs|advantages?|td_errors?|delta|deltas)(?:_.*)?")

@@ -170,7 +170,9 @@ def is_tensor(script: Script, node: ast.AST, depth: int = 4) -> bool:
     if found.how == "loop" and found.value is not None:
         return _item_of_loader(script, found.value, found.position, found.node, node.id)
     if found.how == "unpack" and found.value is not None:
-        return loader_of(script, found.value) is not None or _is_batch_item(script, found.value)
+        if loader_of(script, found.value) is not None or _is_batch_item(script, found.value):
+            return True
+        return _is_given_batch(script, found.value) and _is_handed_on(script, node.id, found.scope)
     if found.how == "parameter":
         return _tensor_parameter(script, node.id, found.scope)
     if found.value is not None and isinstance(found.value, ast.Subscript):
@@ -187,7 +189,17 @@ def _tensor_parameter(script: Script, name: str, scope: Scope) -> bool:
             return script.index.resolve(dotted(argument.annotation)) in ("torch.Tensor", "Tensor")
     if not words.says(words.BATCH, name) or words.tail(name) in ("data", "batch", "sample", "samples"):
         return False
-    # handed to a model by position, or into a loss: it is what the model computes with
+    return _is_handed_on(script, name, scope)
+
+
+def _is_given_batch(script: Script, node: ast.AST) -> bool:
+    """A parameter called batch: ``x, y = batch``."""
+    found = last_before(script, node.id, node) if isinstance(node, ast.Name) else None
+    return found is not None and found.how == "parameter" and words.tail(found.name) in ("batch", "data", "sample")
+
+
+def _is_handed_on(script: Script, name: str, scope: Scope) -> bool:
+    """Whether a name goes to a model by position, or into a loss: it is what the model computes with."""
     for call in scope.calls:
         if any(dotted(a) == name for a in call.args):
             if is_forward(script, call) or kind(script, call.func) == "criterion":
