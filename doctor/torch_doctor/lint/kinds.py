@@ -258,6 +258,8 @@ def of_class(name: str) -> str:
     short = name.rsplit(".", 1)[-1]
     if name.startswith("torch.optim.lr_scheduler.") or short in SCHEDULER_MAKERS:
         return "scheduler"
+    if name.startswith("torch.optim.swa_utils."):
+        return {"AveragedModel": "module", "SWALR": "scheduler"}.get(short, "")
     if name.startswith("torch.optim.") and short[:1].isupper():
         return "optimizer"
     if short in _OPTIMIZERS and "." in name and not name.startswith(_OTHER_FRAMEWORKS):

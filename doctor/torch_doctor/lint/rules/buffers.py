@@ -166,10 +166,15 @@ _STAYING = named(
 )
 
 
+_NORMALISING = named("torch.nn.functional.normalize torch.nn.functional.softmax torch.nn.functional.one_hot")
+
+
 def _made_by(script: Script, value: ast.expr | None) -> ast.expr | None:
     """The call that made a value, through local names and methods that leave it where it is."""
     for _ in range(6):
-        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _STAYING:
+        if isinstance(value, ast.Call) and script.index.qual(value) in _NORMALISING and value.args:
+            value = value.args[0]
+        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _STAYING:
             torch = script.index.qual(value).startswith("torch.")
             value = value.func.value if not torch else value.args[0] if value.args else None
         elif isinstance(value, ast.Name):
@@ -196,6 +201,8 @@ def _is_computed_with(script: Script, forward: Scope, name: str) -> bool:
             continue
         while isinstance(parent := script.index.parent.get(node), ast.Subscript) and parent.value is node:
             node = parent
+        if isinstance(parent, (ast.List, ast.Tuple)):
+            node, parent = parent, script.index.parent.get(parent)
         if isinstance(parent, ast.BinOp) or (
             isinstance(parent, ast.Call) and node in parent.args and script.index.qual(parent).startswith("torch.")
         ):

@@ -137,7 +137,7 @@ def generator_not_detached(script: Script) -> Iterator[Finding]:
         https://docs.pytorch.org/tutorials/beginner/dcgan_faces_tutorial.html
     """
     seen: set[ast.AST] = set()
-    for call in script.index.by_tail.get("backward", ()):
+    for call in [*script.index.by_tail.get("backward", ()), *script.index.by_tail.get("manual_backward", ())]:
         if not is_backward(script, call):
             continue
         step = _next_step(script, call)

@@ -74,6 +74,8 @@ def move_result_dropped(script: Script) -> Iterator[Finding]:
         target = value.func.value
         if value.func.attr not in PURE or not _no_tensor_argument(value) or not is_tensor(script, target):
             continue
+        if alone and _is_shown(script, value):
+            continue
         if value.func.attr not in MOVES and not alone:
             continue
         mend = None
@@ -103,6 +105,18 @@ def _dropped(script: Script) -> Iterator[tuple[ast.expr, bool]]:
             yield from ((e, False) for e in value.elts)
         elif isinstance(value, ast.expr):
             yield value, True
+
+
+def _is_shown(script: Script, value: ast.AST) -> bool:
+    """The last expression of a notebook's cell: its value is displayed."""
+    line = getattr(value, "end_lineno", 0)
+    if not 0 < line <= len(script.cells) or not isinstance(script.index.scope(value).node, ast.Module):
+        return False
+    own = script.cells[line - 1].cell
+    rest = [
+        text.strip() for text, at in zip(script.lines[line:], script.cells[line:], strict=False) if at.cell == own
+    ]
+    return not any(text and not text.startswith("#") for text in rest)
 
 
 def _no_tensor_argument(call: ast.Call) -> bool:

@@ -484,23 +484,23 @@ def accumulation_not_scaled(script: Script) -> Iterator[Finding]:
     if uses(script, "accelerate", "lightning", "pytorch_lightning", "deepspeed"):
         return
     for call in _backwards(script):
-        loops = loops_around(script, call)
-        if not loops or engine_backward(script, call) or _guarded_by_modulo(script, call, loops[0]):
+        round_ = _round(script, call)
+        if round_ is None or engine_backward(script, call) or _guarded_by_modulo(script, call, round_):
             continue
-        steps = [c for c in calls_in(script, loops[0]) if is_step(script, c)]
-        guards = [_guarded_by_modulo(script, c, loops[0]) for c in steps]
-        clears = [c for c in calls_in(script, loops[0]) if is_zero(script, c)]
+        steps = [c for c in calls_in(script, round_) if is_step(script, c)]
+        guards = [_guarded_by_modulo(script, c, round_) for c in steps]
+        clears = [c for c in calls_in(script, round_) if is_zero(script, c)]
         if (
             not steps
             or not all(guards)
             or not clears
-            or not all(_guarded_by_modulo(script, c, loops[0]) for c in clears)
+            or not all(_guarded_by_modulo(script, c, round_) for c in clears)
         ):
             continue
         loss = backward_loss(script, call)
-        if any(inside(a, loops[0]) for a in script.index.attributes.get("grad", ())):
+        if any(inside(a, round_) for a in script.index.attributes.get("grad", ())):
             continue  # the gradients are seen to by hand
-        if loss is not None and _plain_mean(script, loss, loops[0]):
+        if loss is not None and _plain_mean(script, loss, round_):
             yield finding(
                 script,
                 call,
@@ -508,6 +508,15 @@ def accumulation_not_scaled(script: Script) -> Iterator[Finding]:
                 f"the loss is not divided by the number of accumulated batches ({source(script, guards[0])})",  # type: ignore[arg-type]
                 f"({source(script, loss)} / steps).backward()",
             )
+
+
+def _round(script: Script, call: ast.Call) -> ast.AST | None:
+    """What is run for each batch: the loop around a call, or its function where that is called in a loop."""
+    loops = loops_around(script, call)
+    if loops:
+        return loops[0]
+    scope = script.index.scope(call)
+    return scope.node if scope.kind == "function" and next(repeated_in(script, call), None) is not None else None
 
 
 def _guarded_by_modulo(script: Script, call: ast.AST, loop: ast.AST) -> ast.expr | None:

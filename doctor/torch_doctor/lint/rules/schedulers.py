@@ -55,6 +55,7 @@ PER_STEP_MAKERS = {
     "get_cosine_schedule_with_warmup": 2,
     "get_cosine_with_hard_restarts_schedule_with_warmup": 2,
     "get_polynomial_decay_schedule_with_warmup": 2,
+    "get_scheduler": 3,
 }
 _STEP_WORDS = (
     "len",
