@@ -110,7 +110,9 @@ def _dropped(script: Script) -> Iterator[tuple[ast.expr, bool]]:
 def _is_shown(script: Script, value: ast.AST) -> bool:
     """The last expression of a notebook's cell: its value is displayed."""
     line = getattr(value, "end_lineno", 0)
-    if not 0 < line <= len(script.cells) or not isinstance(script.index.scope(value).node, ast.Module):
+    statement = script.index.parent.get(value)
+    nested = statement is None or script.index.parent.get(statement) is not script.tree
+    if nested or not 0 < line <= len(script.cells):
         return False
     own = script.cells[line - 1].cell
     rest = [
