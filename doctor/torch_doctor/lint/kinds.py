@@ -77,6 +77,20 @@ def _kind(script: Script, node: ast.AST, scope: Scope) -> str:
 
 def elements(script: Script, node: ast.AST, *, key: ast.AST | None = None, depth: int = 3) -> list[Origin]:
     """The expressions that a container holds, as far as they can be seen; of a dict only those of a constant key."""
+    memo = script.memo.setdefault("elements", {})
+    at = (node, key.value if isinstance(key, ast.Constant) else None, depth)
+    if at not in memo:
+        memo[at] = []  # a container that is made from itself holds no more
+        memo[at] = _elements(script, node, key, depth)[:MOST_ELEMENTS]
+    found: list[Origin] = memo[at]
+    return found
+
+
+#: elements that are looked at: more of one container tell nothing new
+MOST_ELEMENTS = 16
+
+
+def _elements(script: Script, node: ast.AST, key: ast.AST | None, depth: int) -> list[Origin]:
     found: list[Origin] = []
     for origin in origins(script, node) if depth else ():
         where, item = origin.script, origin.node

@@ -128,6 +128,19 @@ def test_a_function_that_calls_itself() -> None:
     )
 
 
+CONVERT = "import torch\nmodel.eval()\ndef convert(data):\n" + "    if data:\n        return data\n" * 12
+CALLS = "".join(f"def use{n}(data):\n    for part in convert(convert(data)):\n        part(data)\n" for n in range(12))
+
+
+def test_a_conversion_that_is_called_on_itself(tmp_path: Path) -> None:
+    """Each return leads to every call, and each call to every return again."""
+    script = tmp_path / "convert.py"
+    script.write_text(CONVERT + CALLS)
+    start = time.process_time()
+    assert linting.lint([script], CHECKS).files == 1
+    assert time.process_time() - start < 5
+
+
 def test_a_deep_expression_is_judged_or_named(tmp_path: Path) -> None:
     for name, text in {
         "chain.py": "import torch\nx = " + "+".join(["1"] * 5000) + "\n",

@@ -17,6 +17,7 @@ from torch_doctor.lint.events import (
     is_backward,
     is_forward,
     is_lightning,
+    is_module_scope,
     is_step,
     uses,
     wants_gradient,
@@ -186,7 +187,8 @@ def _evaluates(script: Script, call: ast.Call, scope: Scope, block: ast.AST, dep
         return "name"
     if _only_ever_evaluates(script, call, scope):
         return "eval"
-    sites = call_sites(script, scope) if depth else []
+    # a method of a module runs its layers as forward() does: what evaluates it is its caller
+    sites = call_sites(script, scope) if depth and not is_module_scope(script, scope) else []
     if (
         sites
         and not any(is_backward(script, c) for c in scope.calls)
