@@ -129,7 +129,9 @@ def test_a_function_that_calls_itself() -> None:
 
 
 CONVERT = "import torch\nmodel.eval()\ndef convert(data):\n" + "    if data:\n        return data\n" * 12
-CALLS = "".join(f"def use{n}(data):\n    for part in convert(convert(data)):\n        part(data)\n" for n in range(12))
+CALLS = "".join(
+    f"def use{n}(data):\n    for part in convert(convert(data)):\n        part(data)\n" for n in range(12)
+)
 
 
 def test_a_conversion_that_is_called_on_itself(tmp_path: Path) -> None:

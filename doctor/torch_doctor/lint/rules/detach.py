@@ -87,6 +87,9 @@ def _values_of(script: Script, node: ast.Name) -> list[ast.AST]:
     ):
         return []
     found: list[ast.AST] = [item.value]
+    # values[mask] = net(x): what was put into a tensor that was made before
+    stored = item.scope.bindings.get(f"{item.name}[]", ()) if item.how == "assign" else ()
+    found += [b.value for b in stored if b.value is not None and place(item.node) < place(b.node) < place(node)]
     if item.how == "augment":
         earlier = [b for b in item.scope.bindings[item.name] if place(b.node) < place(item.node)]
         found += [b.value for b in earlier[-3:] if b.value is not None and b.how in ("assign", "augment")]
@@ -570,9 +573,11 @@ def _carried(script: Script, name: str, assign: ast.AST, loop: ast.AST) -> bool:
     runs = [c for c in calls_in(script, loop) if is_backward(script, c)]
     if not runs or any(loops_around(script, c)[:1] != [loop] for c in runs):
         return False
+    # with a step between, retain_graph=True fails too: the step changed what the old graph saved
+    steps = any(step_target(script, c) is not None for c in calls_in(script, loop))
     for run in runs:
         retain = keyword(run, "retain_graph")
-        if retain is not None and constant(script, retain) is not False:
+        if retain is not None and constant(script, retain) is not False and not steps:
             return False
         if any(isinstance(p, ast.If) and inside(p, loop) for p in script.index.ancestors(run)):
             return False

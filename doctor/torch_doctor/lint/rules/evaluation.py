@@ -201,11 +201,19 @@ def _evaluates(script: Script, call: ast.Call, scope: Scope, block: ast.AST, dep
 def _in_unguarded_phase(script: Script, call: ast.Call) -> bool:
     """One loop for training and validation: the mode and backward() depend on the phase, the forward does not."""
     around = list(script.index.ancestors(call))
-    for loop in loops_around(script, call)[1:2]:
+    loops = loops_around(script, call)
+    scope = script.index.scope(call)
+    sites = call_sites(script, scope)
+    if any(grad_off(script, site) for site in sites):
+        return False
+    # the phase is the outer loop's, or the function's: def epoch(model, loader, optimizer=None), where its callers
+    # are known to leave autograd on
+    outer: list[ast.AST] = [scope.node] if len(loops) == 1 and sites else [*loops[1:2]]
+    for loop in outer:
         for test, trains in _phases(script, loop, call):
             own = ast.dump(test)
             same = [p for p in around if isinstance(p, (ast.If, ast.IfExp)) and ast.dump(p.test) == own]
-            backward = [c for c in calls_in(script, loops_around(script, call)[0]) if is_backward(script, c)]
+            backward = [c for c in calls_in(script, loops[0]) if is_backward(script, c)]
             if trains and not same and backward and all(_under(script, c, own) for c in backward):
                 return True
     return False
