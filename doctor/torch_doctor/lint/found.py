@@ -68,6 +68,12 @@ def insert(script: Script, node: ast.AST, text: str, *, after: bool = False) -> 
     return span(script, at, at, text)
 
 
+def before(script: Script, statement: ast.stmt, text: str) -> Edit:
+    """An edit that puts a statement of its own before another one, on its line where that is shared."""
+    line = script.lines[statement.lineno - 1].encode()[: statement.col_offset].decode(errors="replace")
+    return insert(script, statement, f"{text}; " if line.strip() else f"{text}\n{line}")
+
+
 def span(script: Script, start: tuple[int, int], stop: tuple[int, int], text: str) -> Edit:
     """An edit over tree positions (line from 1, byte offset from 0)."""
     return Edit(start[0], character(script, *start), stop[0], character(script, *stop), text)

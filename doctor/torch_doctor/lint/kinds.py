@@ -224,7 +224,7 @@ def _of_origin(origin: Origin) -> str:
 
 def _of_parameter(origin: Origin, node: ast.arg) -> str:
     if node.annotation is not None:
-        text = origin.script.index.resolve(dotted(node.annotation))
+        text = origin.script.index.resolve(_annotated(node.annotation))
         if text:
             found = of_class(text) or ("module" if text.endswith("Module") else "")
             if found:
@@ -232,6 +232,19 @@ def _of_parameter(origin: Origin, node: ast.arg) -> str:
             if text in ("int", "float", "str", "bool", "dict", "list"):
                 return "other"
     return by_name(node.arg)
+
+
+def _annotated(node: ast.expr) -> str:
+    """The dotted name of an annotation: "Optimizer", Optional[Optimizer] and Optimizer | None are Optimizer."""
+    if isinstance(node, ast.Constant):
+        return node.value.strip() if isinstance(node.value, str) else ""
+    if isinstance(node, ast.Subscript) and dotted(node.value).rsplit(".", 1)[-1] in ("Optional", "Annotated"):
+        inner = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        return _annotated(inner)
+    if isinstance(node, ast.BinOp):
+        sides = [s for s in (node.left, node.right) if not (isinstance(s, ast.Constant) and s.value is None)]
+        return _annotated(sides[0]) if len(sides) == 1 else ""
+    return dotted(node)
 
 
 def _of_item(origin: Origin) -> str:

@@ -128,6 +128,34 @@ def test_the_old_amp_api_as_a_decorator(before: str, after: str) -> None:
     assert mended(imported.format("cuda.", short)) == imported.format("", new)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("loss.backward()\n        opt.step()\n", "opt.zero_grad()\n        loss.backward()\n        opt.step()\n"),
+        ("loss.backward(); opt.step()\n", "opt.zero_grad()\n        loss.backward(); opt.step()\n"),
+        ("x = 1; loss.backward(); opt.step()\n", "x = 1; opt.zero_grad(); loss.backward(); opt.step()\n"),
+        ("loss.backward()\n        rule.step()\n        opt.step()\n", None),
+    ],
+)
+def test_gradients_are_cleared_where_that_is_asked_for(before: str, after: str | None) -> None:
+    head = "import torch.nn.functional as F\ndef train(model, loader, opt, rule: 'torch.optim.Optimizer'):\n"
+    head += "    for x, y in loader:\n        loss = F.mse_loss(model(x), y)\n        "
+    for line_end in ("\n", "\r\n"):
+        source, wanted = (s.replace("\n", line_end) for s in (head + before, head + (after or before)))
+        assert mended(source, unsafe=True) == wanted
+        assert mended(source) == source
+
+
+def test_gradients_are_unscaled_where_that_is_asked_for() -> None:
+    source = (
+        "import torch\ndef train(model, loader, opt, loss_fn, scaler):\n    for x, y in loader:\n"
+        "        opt.zero_grad()\n        scaler.scale(loss_fn(model(x), y)).backward()\n"
+        "        {}torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n        scaler.step(opt)\n"
+        "        scaler.update()\n"
+    )
+    assert mended(source.format(""), unsafe=True) == source.format("scaler.unscale_(opt)\n        ")
+
+
 def test_a_generated_file_is_left_alone(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import torch\nx = torch.zeros(1)\nx.cuda()\n" + "x.backward()\n" * 301)

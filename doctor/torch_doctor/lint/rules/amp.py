@@ -9,7 +9,7 @@ from torch_doctor.facts.code_index import dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint.events import is_backward, step_target, uses
 from torch_doctor.lint.flow import calls_in, keyword, loops_around, place, reached, receiver
-from torch_doctor.lint.found import ERROR, WARNING, finding, fix, insert, replace, source, span
+from torch_doctor.lint.found import ERROR, WARNING, before, finding, fix, insert, replace, source, span
 from torch_doctor.lint.kinds import kind
 from torch_doctor.model import Edit, Finding, Fix
 from torch_doctor.registry import check
@@ -187,7 +187,7 @@ def _first_argument(script: Script, call: ast.Call, text: str) -> Edit:
     return span(script, at, at, text)
 
 
-@check("AMP102", "clip-before-unscale")
+@check("AMP102", "clip-before-unscale", tags={"fixable"})
 def clip_before_unscale(script: Script) -> Iterator[Finding]:
     """Gradients are clipped while GradScaler's scale is still on them.
 
@@ -220,7 +220,7 @@ def clip_before_unscale(script: Script) -> Iterator[Finding]:
                     scaler.step(opt)
                     scaler.update()
     Fix:
-        scaler.unscale_(optimizer) before the clipping.
+        scaler.unscale_(optimizer) before the clipping. --fix --unsafe-fixes does it.
     References:
         https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping
     """
@@ -244,7 +244,25 @@ def clip_before_unscale(script: Script) -> Iterator[Finding]:
                 ERROR,
                 f"{source(script, call.func)} clips gradients that GradScaler has scaled",
                 "scaler.unscale_(optimizer) before it",
+                fix=_unscale_before(script, call, steps),
             )
+
+
+def _unscale_before(script: Script, call: ast.Call, steps: list[ast.Call]) -> Fix | None:
+    """scaler.unscale_(optimizer) as a statement before the clipping, where one optimizer is stepped."""
+    statement = script.index.statement(call)
+    step = steps[0]
+    scaler = receiver(step)
+    plain = (
+        len(steps) == 1
+        and len(step.args) == 1
+        and not step.keywords
+        and script.index.scope(step) is (script.index.scope(call))
+    )
+    if not plain or scaler is None or not isinstance(statement, (ast.Expr, ast.Assign)):
+        return None
+    text = f"{script.segment(scaler)}.unscale_({script.segment(step.args[0])})"
+    return fix("unscale before clipping", [before(script, statement, text)], safe=False)
 
 
 def _scaler_method(script: Script, call: ast.Call, name: str) -> bool:

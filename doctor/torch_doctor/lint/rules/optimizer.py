@@ -37,13 +37,13 @@ from torch_doctor.lint.flow import (
     receiver,
     spelled,
 )
-from torch_doctor.lint.found import ERROR, WARNING, finding, source
+from torch_doctor.lint.found import ERROR, WARNING, before, finding, fix, source
 from torch_doctor.lint.kinds import kind
-from torch_doctor.model import Finding
+from torch_doctor.model import Finding, Fix
 from torch_doctor.registry import check
 
 
-@check("OPT101", "gradients-never-cleared")
+@check("OPT101", "gradients-never-cleared", tags={"fixable"})
 def gradients_never_cleared(script: Script) -> Iterator[Finding]:
     """A training loop runs backward() and step() and never clears the gradients.
 
@@ -71,7 +71,7 @@ def gradients_never_cleared(script: Script) -> Iterator[Finding]:
                     loss.backward()
                     opt.step()
     Fix:
-        opt.zero_grad() before backward().
+        opt.zero_grad() before backward(). --fix --unsafe-fixes does it where one optimizer is stepped.
     References:
         https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
     """
@@ -94,12 +94,26 @@ def gradients_never_cleared(script: Script) -> Iterator[Finding]:
                 ERROR,
                 "nothing clears the gradients between one backward() and the next",
                 "Call zero_grad() on the optimizer in the loop, before backward()",
+                fix=_clear_before(script, call),
             )
             continue
         for other in _uncleared(script, loop):
             if loop not in seen:
                 seen.add(loop)
                 yield other
+
+
+def _clear_before(script: Script, call: ast.Call) -> Fix | None:
+    """zero_grad() of the one optimizer that is stepped beside a backward(), as a statement before it."""
+    statement = script.index.statement(call)
+    block = block_of(script, call)
+    stepped = [t for s in block for c in calls_in(script, s) if (t := step_target(script, c)) is not None]
+    names = {dotted(t) for t in stepped}
+    if not isinstance(statement, ast.Expr) or len(names) != 1 or "(" in "".join(names) or "[]" in "".join(names):
+        return None
+    return fix(
+        "clear the gradients before backward()", [before(script, statement, f"{names.pop()}.zero_grad()")], safe=False
+    )
 
 
 def _backwards(script: Script) -> list[ast.Call]:
@@ -306,10 +320,10 @@ def gradients_cleared_before_step(script: Script) -> Iterator[Finding]:
         if target is None or statement not in block or statement is None:
             continue
         at = block.index(statement)
-        before = _last_event(script, block[:at], dotted(target))
+        earlier = _last_event(script, block[:at], dotted(target))
         after = _first_event(script, block[at + 1 :], dotted(target))
         if (
-            not before
+            not earlier
             and _steps_then_backward(script, block[at + 1 :], dotted(target))
             and loops_around(script, call)
         ):
@@ -321,7 +335,7 @@ def gradients_cleared_before_step(script: Script) -> Iterator[Finding]:
                 "zero_grad(), then backward(), then step()",
             )
             continue
-        if before == "backward" and after == "step" and not any(c.args for c in [call]):
+        if earlier == "backward" and after == "step" and not any(c.args for c in [call]):
             yield finding(
                 script,
                 call,
