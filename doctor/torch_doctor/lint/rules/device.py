@@ -74,7 +74,7 @@ def move_result_dropped(script: Script) -> Iterator[Finding]:
         target = value.func.value
         if value.func.attr not in PURE or not _no_tensor_argument(value) or not is_tensor(script, target):
             continue
-        if alone and _is_shown(script, value):
+        if alone and value.func.attr not in ("cuda", "to") and _is_shown(script, value):
             continue
         if value.func.attr not in MOVES and not alone:
             continue
