@@ -198,7 +198,7 @@ def by_name(name: str) -> str:
         return "loader"
     if words.says(words.CRITERION, name):
         return "criterion"
-    if words.says(words.MODULE, name):
+    if words.says(words.MODULE, name) and not words.says(words.DOES, name):
         return "module"
     return ""
 

@@ -23,8 +23,8 @@ MEETING = named(
     "scatter_ where maximum minimum masked_select"
 )
 MAKERS = named("zeros ones rand randn randint empty full arange linspace eye tensor logspace randperm as_tensor")
-#: classes that make a CPU tensor of what they are given
-CLASSES = named("FloatTensor LongTensor DoubleTensor HalfTensor IntTensor BoolTensor ByteTensor Tensor")
+#: classes that make a CPU tensor of what they are given; those of integers hold lengths, which belong on the CPU
+CLASSES = named("FloatTensor DoubleTensor HalfTensor Tensor")
 
 
 @check("DEV102", "tensor-made-on-cpu-in-forward")

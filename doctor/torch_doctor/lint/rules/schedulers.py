@@ -289,6 +289,8 @@ def _by_interval(script: Script, call: ast.Call, name: str, interval: str) -> st
     at = PER_BATCH.get(name) or (known and known.unit)
     if name in PER_STEP_MAKERS:
         at = ("num_training_steps", PER_STEP_MAKERS[name])
+    if interval == "epoch" and name in ("StepLR", "MultiStepLR"):
+        return ""  # lr_step, step_size: its own word for a number of epochs
     value = _argument(call, *at) if at else None
     counted = _counted_by(script, value, 3) if value is not None else ""
     if interval == "step":
