@@ -61,7 +61,35 @@ def _cut_short(seen: Seen, verdict: Verdict) -> Verdict:
                 ("ls -l FILE; sha256sum FILE", "huggingface-cli download --force-download REPO FILE"),
             ),
         )
-    return verdict
+    if "central directory" in text:
+        return verdict
+    if "data.pkl" in text:
+        return with_message(
+            verdict,
+            "the file is a zip archive, but no torch checkpoint: it has no data.pkl (an .npz, a packed folder, or a "
+            "model of another tool), or was cut short and repaired",
+            Remediation("Look at what is in it", ("unzip -l CHECKPOINT | head", "file CHECKPOINT; ls -l CHECKPOINT")),
+        )
+    return _damaged(verdict, text)
+
+
+def _damaged(verdict: Verdict, text: str) -> Verdict:
+    last = text.strip().splitlines()[-1]
+    said = re.sub(r"^[\w.]*(?:Error|Exception): ", "", last)[:90]
+    return with_message(
+        verdict,
+        f"the checkpoint is damaged or cut short ({said}): its save, copy or download did not finish, or two "
+        "processes wrote it at once",
+        Remediation(
+            "Compare its size with the source and copy or download it again, or resume from the last good checkpoint; "
+            "let one rank save, to a temporary file that is renamed",
+            (
+                "ls -lt CHECKPOINT_FOLDER; python -m zipfile -t CHECKPOINT",
+                "rm ~/.cache/torch/hub/checkpoints/FILE  # a download that was cut",
+                "if rank == 0: torch.save(state, path + '.tmp'); os.replace(path + '.tmp', path)",
+            ),
+        ),
+    )
 
 
 _FIRST_BYTES: dict[str, str] = {
@@ -86,6 +114,62 @@ def first_byte(groups: Mapping[str, str]) -> str:
     if not key:
         return "the file is no checkpoint of this format, or its start is damaged"
     return f"the file is no pickle: its first byte is {key!r} ({_FIRST_BYTES.get(key, 'another format, or damage')})"
+
+
+def refused(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """The class by its name; an operand is no class, and cannot be allowed."""
+    name = seen.groups.get("what", "")
+    if name:
+        module = name.rsplit(".", 1)[0] if "." in name else "THE_MODULE"
+        allow = f"import {module}; torch.serialization.add_safe_globals([{name}])"
+        if name.startswith("numpy"):
+            allow = allow.replace("])", ", numpy.ndarray, numpy.dtype])")
+        remedy = Remediation(verdict.remedy.text, (allow, *verdict.remedy.commands[1:]))
+        return with_message(verdict, verdict.message, remedy)
+    operand = seen.near(r"Unsupported operand (\d+)", 2, 8)
+    if operand is not None:
+        return with_message(
+            verdict,
+            f"torch.load with weights_only=True (the default from torch 2.6 on) cannot read this pickle (operand "
+            f"{operand[1]}): it was written with another pickle protocol, or holds more than tensors",
+            Remediation(
+                "Only for a file that you made or trust, load it once with weights_only=False, and save the state_dict "
+                "anew; there is no class to allow",
+                (
+                    "state = torch.load(path, map_location='cpu', weights_only=False)  # trusted files only",
+                    "torch.save(state['state_dict'], new_path)",
+                    "head -c 100 CHECKPOINT; file CHECKPOINT",
+                ),
+            ),
+        )
+    return with_message(verdict, verdict.message.replace("?", "an object"))
+
+
+def given(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A TorchScript archive is loaded by torch.jit.load; None is a loader that returned nothing."""
+    what = seen.groups.get("what", "")
+    if "jit" in what or "Script" in what:
+        return with_message(
+            verdict,
+            f"load_state_dict was given a TorchScript module ({what}): the file is an archive of torch.jit.save",
+            Remediation(
+                "Run it as it is, or take its state_dict",
+                (
+                    "model = torch.jit.load(path, map_location='cpu')",
+                    "model.load_state_dict(torch.jit.load(path, map_location='cpu').state_dict())",
+                ),
+            ),
+        )
+    if what in ("NoneType", "str", "tuple", "list"):
+        return with_message(
+            verdict,
+            f"load_state_dict was given a {what}, not a dict of tensors: what loads the checkpoint returned another thing",
+            Remediation(
+                "Give it what torch.load returns, or the part of it that holds the weights",
+                ("state = torch.load(path, map_location='cpu'); print(type(state), list(state)[:5])",),
+            ),
+        )
+    return verdict
 
 
 register(
@@ -126,6 +210,13 @@ register(
                 "header",
                 r"SafetensorError: Error while deserializing header: header too large",
                 source="safetensors 0.3 to 0.7",
+            ),
+            Signature(
+                "cloned a repository without having git-lfs installed",
+                "OSError: You seem to have cloned a repository without having git-lfs installed. Please install git-lfs "
+                "and run `git lfs install` followed by `git lfs pull` in the folder you cloned.",
+                "git-lfs is installed",
+                source="transformers 4.x and 5.x",
             ),
             Signature(
                 "HeaderTooLarge",
@@ -285,6 +376,21 @@ register(
                 unless=(r"spawn_main",),
                 source="python 3.8 to 3.14",
             ),
+            Signature(
+                "Unable to load weights from pytorch checkpoint file",
+                "OSError: Unable to load weights from pytorch checkpoint file for './out/pytorch_model.bin' at "
+                "'./out/pytorch_model.bin'. If you tried to load a PyTorch model from a TF 2.0 checkpoint, please set "
+                "from_tf=True.",
+                "weights loaded",
+                source="transformers 3.x and 4.x: whatever torch.load failed with, hardly ever a TF checkpoint",
+            ),
+            Signature(
+                "invalid hash value (expected",
+                'RuntimeError: invalid hash value (expected "11ad3fa6", got "e3b0c442")',
+                "hash value",
+                r"invalid hash value \(expected \"[^\"]*\", got \"[^\"]*\"\)",
+                source="torch 1.0 to 2.15, torch/hub.py: a download that was cut or replaced by a page",
+            ),
         ),
         judge=truncated,
         decide="python -m zipfile -t CHECKPOINT; ls -l CHECKPOINT",
@@ -373,13 +479,6 @@ register(
         ),
         (
             Signature(
-                "found in directory",
-                "OSError: Error no file named pytorch_model.bin, model.safetensors, tf_model.h5, model.ckpt.index or flax_model.msgpack found in directory ./out.",
-                "no file found",
-                r"(?P<what>no file named [^\n]*?(?:found in directory \S+))",
-                source="transformers 4.x and 5.x",
-            ),
-            Signature(
                 "Unable to find latest file at",
                 "[WARNING] [engine.py:2749:load_checkpoint] Unable to find latest file at out/latest, if trying to load latest checkpoint please ensure this file exists",
                 "latest file",
@@ -392,13 +491,6 @@ register(
                 "'ckpt/.metadata.json'",
                 r"No such file or directory: '(?P<what>[^']*/\.metadata)'",
                 source="torch 2.1 to 2.15, torch.distributed.checkpoint: the save did not finish",
-            ),
-            Signature(
-                "Unable to load weights from pytorch checkpoint file",
-                "OSError: Unable to load weights from pytorch checkpoint file for './out/pytorch_model.bin' at './out/pytorch_model.bin'.",
-                "weights loaded",
-                r"(?P<what>Unable to load weights from pytorch checkpoint file)",
-                source="transformers 4.x: cut short, or a Git LFS pointer",
             ),
         ),
         explains=("FS208",),
@@ -486,7 +578,8 @@ register(
                 "_pickle.UnpicklingError: Weights only load failed. This file can still be loaded, to do so you "
                 "have two options",
                 "weights loaded",
-                r"Weights only load failed(?:(?:.*\n){1,12}?[^\n]*Unsupported global: GLOBAL (?P<what>[\w.]+))?",
+                r"Weights only load failed(?:(?:.*\n){0,12}?[^\n]*Unsupported (?:global: GLOBAL|class) "
+                r"(?P<what>[\w.]+(?<!\.)))?",
                 source="torch 2.0 to 2.15, torch/serialization.py",
             ),
             Signature(
@@ -494,11 +587,11 @@ register(
                 "WeightsUnpickler error: Unsupported global: GLOBAL numpy._core.multiarray.scalar was not an "
                 "allowed global by default.",
                 "global",
-                r"Unsupported (?:global: GLOBAL|class) (?P<what>[\w.]+)",
+                r"Unsupported (?:global: GLOBAL|class) (?P<what>[\w.]+(?<!\.))",
                 source="torch 2.0 to 2.15",
             ),
         ),
-        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("?", "an object")),
+        judge=refused,
         explains=("CKP205",),
     ),
     Cause(
@@ -576,23 +669,63 @@ register(
                 r"'(?:eval|to|cuda|state_dict|forward|parameters|train)')",
                 source="python 3.8 to 3.14: a state_dict used as a model",
             ),
-            Signature(
-                "Missing key in checkpoint state_dict",
-                "RuntimeError: Missing key in checkpoint state_dict: model.wte.weight.",
-                "Missing key(s) in state_dict",
-                r"(?P<what>Missing key in checkpoint state_dict: [\w.]+)",
-                source="torch 2.1 to 2.15, torch.distributed.checkpoint",
+        ),
+    ),
+    Cause(
+        "CKP236",
+        "tied-weights-in-safetensors",
+        "Tensors that share memory were to be saved as safetensors.",
+        "Tied weights (an embedding and lm_head) are one tensor under two names, which the format does not hold.",
+        "safetensors refuses tensors that share memory (tied weights)",
+        Remediation(
+            "Save through save_model, which keeps one of the names, and load with load_model",
+            (
+                "safetensors.torch.save_model(model, path); safetensors.torch.load_model(model, path)",
+                "model.save_pretrained(folder)  # transformers: drops the tied copy",
             ),
+        ),
+        (
             Signature(
                 "Some tensors share memory",
                 "RuntimeError: Some tensors share memory, this will lead to duplicate memory on disk and potential "
                 "differences when loading them "
                 "again",
                 "tensors share memory",
-                r"(?P<what>Some tensors share memory)",
-                source="safetensors 0.3 to 0.7: tied weights, use save_model",
+                source="safetensors 0.3 to 0.7",
             ),
         ),
+    ),
+    Cause(
+        "CKP237",
+        "object-given-as-state-dict",
+        "load_state_dict was given an object, not a dict of tensors.",
+        "torch.save(model) stores the whole module, torch.jit.save a TorchScript archive; torch.load returns that object.",
+        "load_state_dict was given {what}, not a dict of tensors: the file holds the whole model",
+        Remediation(
+            "Take the state_dict of the object that was loaded, and save state_dicts from now on",
+            (
+                "model.load_state_dict(torch.load(path, weights_only=False).state_dict())  # trusted files only",
+                "torch.save(model.state_dict(), path)",
+            ),
+        ),
+        (
+            Signature(
+                "Expected state_dict to be dict-like, got",
+                "TypeError: Expected state_dict to be dict-like, got <class 'models.net.Net'>.",
+                "Expected state_dict to be complete",
+                r"Expected state_dict to be dict-like, got <class '(?P<what>[^']+)'>",
+                source="torch 1.8 to 2.15, torch/nn/modules/module.py",
+            ),
+            Signature(
+                "object has no attribute 'copy'",
+                '  File "torch/nn/modules/module.py", line 1467, in load_state_dict\n    state_dict = '
+                "state_dict.copy()\nAttributeError: 'Net' object has no attribute 'copy'",
+                "AttributeError: 'Net' object has no attribute 'copy'",
+                r"load_state_dict\b[^\n]*\n(?:.*\n){0,3}?AttributeError: '(?P<what>\w+)' object has no attribute 'copy'",
+                source="torch 0.4 to 1.12",
+            ),
+        ),
+        judge=given,
     ),
     Cause(
         "CKP212",

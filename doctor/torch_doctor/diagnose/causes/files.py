@@ -35,16 +35,100 @@ def permission(seen: Seen, verdict: Verdict) -> Verdict | None:
 def disk(seen: Seen, verdict: Verdict) -> Verdict | None:
     """/dev/shm has a signature of its own; a quota is not a full disk."""
     text = seen.log.lines[seen.index].text
-    if (
-        "/dev/shm" in text
-        or "shared memory" in text
-        or "torch_" in text
-        or "SemLock" in (seen.near(r"SemLock", 6, 0) or [""])[0]
-    ):
+    if "/dev/shm" in text or "shared memory" in text or "torch_" in text or seen.near(_SHARED, 6, 0):
         return None
+    path = seen.groups.get("path", "")
+    if seen.told(_INODES_USED):
+        return with_message(
+            verdict,
+            f"no inode is left {_where(path)} (IUse% is 100), though it has free space: too many small files",
+            Remediation(
+                "Delete or pack small files (tar, zip, WebDataset shards, one LMDB or HDF5 file), or write to another "
+                "file system",
+                ("df -i .", "du --inodes -xd 2 . | sort -n | tail", "tar cf frames.tar frames/ && rm -r frames/"),
+            ),
+        )
     free = seen.machine.number("disk.free_bytes", "fs.free_bytes")
     extra = f" ({mib(free)} free there now)" if free is not None else ""
-    return with_message(verdict, verdict.message.replace("?", "the disk") + extra)
+    full = "the disk is full" if not path else f"the file system of {path} is full"
+    if "Could not install packages" in text:
+        return with_message(
+            verdict, f"{full}: pip found no room for a package or its unpacked wheel{extra}", PIP_SPACE
+        )
+    remedy = TEMPORARY if path.startswith(("/tmp/", "/var/tmp/")) or seen.near(_TEMPORARY, 4, 0) else None
+    return with_message(verdict, f"{full}: a write failed for lack of space{extra}", remedy)
+
+
+def _where(path: str) -> str:
+    return f"on the file system of {path}" if path else "on the file system"
+
+
+#: frames of what lies in /dev/shm; the output of df -i for a file system without free inodes; frames of tempfile
+_SHARED = r"SemLock|multiprocessing/shared_memory\.py|_posixshmem"
+_INODES_USED = r"^Filesystem\s+Inodes\b[^\n]*(?:\n(?!Filesystem)[^\n]*){0,12}?\n[^\n]*\s(?:100%|0\s+\S+%)\s+/"
+_TEMPORARY = r'/tempfile\.py", line \d+'
+TEMPORARY = Remediation(
+    "Free the temporary folder, or let TMPDIR name one with room before Python starts (in a container also a larger "
+    "--tmpfs)",
+    ("df -h /tmp; df -i /tmp", "export TMPDIR=/workspace/tmp; mkdir -p $TMPDIR", "du -xsh /tmp/* | sort -h | tail"),
+)
+PIP_SPACE = Remediation(
+    "Free space where the environment, pip's cache and its temporary folder lie; TMPDIR moves the last",
+    (
+        'df -h /tmp ~/.cache "$(python -c "import sys; print(sys.prefix)")"',
+        "pip cache purge",
+        "TMPDIR=/workspace/tmp pip install --no-cache-dir PACKAGE",
+        "docker system df",
+    ),
+)
+
+
+def quota(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A cache in HOME can move; a quota may count files in place of bytes."""
+    path = seen.groups.get("path", "")
+    where = f" ({path})" if path else ""
+    if seen.told(r"^\s*/\S+\s+[\d.]+[KMGT]?\s+\S+\s+\S+\s+\S+\s+\d+\*"):
+        return with_message(
+            verdict,
+            f"the quota of files (not of bytes) is used up{where}: df may show free space",
+            Remediation(
+                "Delete small files, or keep them packed (tar, WebDataset shards, one LMDB or HDF5 file); ask for a "
+                "larger file quota",
+                ("lfs quota -h -u $USER PATH", "du --inodes -xd 2 ~ | sort -n | tail"),
+            ),
+        )
+    message = f"the quota of this user, group or project is used up{where}: df may show free space"
+    if "/.cache" in path or seen.near(r"huggingface_hub|/\.cache/|transformers/|torch/hub\.py", 20, 0):
+        return with_message(
+            verdict,
+            message,
+            Remediation(
+                "The download cache lies in HOME, whose quota is small: move it to a larger file system, and clear the "
+                "old one",
+                (
+                    "export HF_HOME=/scratch/$USER/hf TORCH_HOME=/scratch/$USER/torch XDG_CACHE_HOME=/scratch/$USER/cache",
+                    "quota -s; du -xsh ~/.cache/* | sort -h | tail",
+                    "hf cache prune  # or: huggingface-cli delete-cache",
+                ),
+            ),
+        )
+    return with_message(verdict, message)
+
+
+def storage(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A stale handle is NFS's: the file was replaced under the reader, and the disk is well."""
+    if "Stale" not in verdict.message:
+        return verdict
+    return with_message(
+        verdict,
+        "a file on NFS went stale (ESTALE): it was deleted or replaced on the server, or the export was remounted, "
+        "while this machine had it open",
+        Remediation(
+            "Do not replace files that a run reads (write new names, then switch); remount if it stays, or copy the "
+            "data to a local disk",
+            ("findmnt -T FILE", "sudo umount -l MOUNT && sudo mount MOUNT", "rsync -a /nfs/data/ /local/data/"),
+        ),
+    )
 
 
 register(
@@ -342,7 +426,7 @@ register(
         "disk-quota-exceeded",
         "The user's quota is used up; the disk itself has space.",
         "df shows free space, since the quota counts one user's, group's or project's files (or their number).",
-        "the quota on[[ {path}]] this file system is used up: df may show free space",
+        "the quota of this user, group or project is used up[[ ({path})]]: df may show free space",
         Remediation(
             "Remove files or write to another file system; ask for a larger quota",
             ("quota -s", "lfs quota -h -u $USER PATH", "du -xh --max-depth=2 ~ | sort -h | tail"),
@@ -357,6 +441,7 @@ register(
             ),
         ),
         explains=("CKP2", "SES2", "FS206"),
+        judge=quota,
         decide="quota -s",
     ),
     Cause(
@@ -469,6 +554,66 @@ register(
                 "errno = 54",
                 r"errno = 5, error message = '(?P<what>Input/output error)'",
                 source="h5py 2.8 to 3.16, HDF5 1.10 to 2.0",
+            ),
+        ),
+        judge=storage,
+    ),
+    Cause(
+        "FS233",
+        "inotify-limit-reached",
+        "The limit of watched files or of inotify instances is reached.",
+        "Editors, notebooks, reloaders and trackers watch folders through inotify, whose limits count per user. The "
+        "kernel says it with errno 28 or 24, which read like a full disk or too many open files.",
+        "the limit of inotify ({what}) is reached: neither the disk nor the limit of open files",
+        Remediation(
+            "Raise the limits on the host, or watch fewer folders (no data sets, checkpoints or environments)",
+            (
+                "sudo sysctl -w fs.inotify.max_user_watches=1048576 fs.inotify.max_user_instances=1024",
+                "sysctl fs.inotify",
+            ),
+        ),
+        (
+            Signature(
+                "inotify watch limit reached",
+                "OSError: [Errno 28] inotify watch limit reached",
+                "OSError: [Errno 28] No space left on device: 'runs/events.out'",
+                r"inotify (?P<what>watch) limit reached",
+                source="watchdog 0.10 to 6",
+            ),
+            Signature(
+                "inotify instance limit reached",
+                "OSError: [Errno 24] inotify instance limit reached",
+                "OSError: [Errno 24] Too many open files: 'data/1.jpg'",
+                r"inotify (?P<what>instance) limit reached",
+                source="watchdog 0.10 to 6",
+            ),
+            Signature(
+                ("number of file watchers reached", "OS file watch limit reached"),
+                "Error: ENOSPC: System limit for number of file watchers reached, watch '/app/data'",
+                "file watchers reached the data",
+                r"(?P<what>System limit for number of file watchers|OS file watch limit) reached",
+                source="Node.js 12 to 22, notify (Rust), Visual Studio Code",
+            ),
+        ),
+        explains=("FS206", "FS207"),
+    ),
+    Cause(
+        "FS234",
+        "file-name-too-long",
+        "A file name is longer than the file system allows.",
+        "A name may have 255 bytes (143 on eCryptfs), a path 4096; run names made of all hyper-parameters pass that.",
+        "a file name is too long (at most 255 bytes per name, 4096 per path)[[: {path}]]",
+        Remediation(
+            "Shorten the run's name: a hash or number in the name, the parameters in a file beside it",
+            ("getconf NAME_MAX .", "name = hashlib.sha1(repr(cfg).encode()).hexdigest()[:12]"),
+        ),
+        (
+            Signature(
+                "File name too long",
+                "OSError: [Errno 36] File name too long: '/runs/lr=0.0003_bs=64_model=vit'",
+                "file name is long",
+                r"File name too long(?:: '(?P<path>[^'\n]{0,80})[^'\n]*')?",
+                source="python 3.8 to 3.14, coreutils",
             ),
         ),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import DEGRADED, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import DEGRADED, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.diagnose.words import WORKER
 from torch_doctor.model import Remediation
 
@@ -14,6 +14,20 @@ PERWORKER = Remediation(
 
 def garbled(seen: Seen, verdict: Verdict) -> Verdict | None:
     """Without a word of workers the same text may also mean a file that is really damaged."""
+    if "NetCDF" in seen.groups.get("text", ""):
+        return with_message(
+            verdict,
+            f"netCDF failed in a worker ({seen.groups['text']}): the file was opened before the fork, or by several "
+            "threads, and HDF5 below it is safe for neither",
+            Remediation(
+                PERWORKER.text,
+                (
+                    "def __getitem__(self, i):\n    if self.nc is None:\n        self.nc = netCDF4.Dataset(self.path)",
+                    "dask.config.set(scheduler='synchronous')  # where xarray reads through dask",
+                    "ncdump -h FILE",
+                ),
+            ),
+        )
     if seen.has(WORKER):
         return verdict
     return with_message(verdict, verdict.message, None, workers_seen=False)
@@ -51,10 +65,10 @@ register(
         ),
         (
             Signature(
-                "NetCDF: HDF error",
+                "NetCDF: ",
                 "RuntimeError: Caught RuntimeError in DataLoader worker process 1.\nRuntimeError: NetCDF: HDF error",
                 "NetCDF: HDF error rate",
-                r"(?P<text>NetCDF: HDF error)$",
+                r"(?P<text>NetCDF: (?:HDF error|Not a valid ID|Index exceeds dimension bound))\b(?! rate)",
                 also=(WORKER,),
                 source="netCDF4 1.5 to 1.7",
             ),
@@ -312,7 +326,7 @@ register(
                 "can't open directory",
                 "OSError: Can't read data (can't open directory: /usr/local/hdf5/lib/plugin)",
                 "can't open directory /data",
-                r"\((?P<what>can't open directory(?: \([^)]*\))?: [^)]*plugin[^)]*)\)",
+                r"\(can't open directory:? ?\(?(?P<what>[^)\n]*plugin[^)\n]*)\)",
                 source="h5py 2.10 to 3.16",
             ),
         ),
@@ -469,5 +483,42 @@ register(
                 source="h5py 2.10 to 3.16",
             ),
         ),
+    ),
+    Cause(
+        "HDF241",
+        "netcdf-file-unreadable",
+        "netCDF could not read its file.",
+        "The one text of the HDF5 layer stands for a file that is cut short, a lock of another process or of NFS, and a "
+        "file that several threads read at once.",
+        "netCDF could not read its file ({text}): it is cut short or no netCDF file, locked by another process or by "
+        "NFS, or read by several threads at once",
+        Remediation(
+            "Read its header alone; compare its size with the source; for data that is only read, switch locking off; "
+            "under dask use one thread per process",
+            (
+                "ncdump -h FILE; ls -l FILE",
+                "export HDF5_USE_FILE_LOCKING=FALSE",
+                "dask.config.set(scheduler='synchronous')",
+            ),
+        ),
+        (
+            Signature(
+                "NetCDF: ",
+                "RuntimeError: NetCDF: HDF error",
+                "NetCDF: HDF error rate",
+                r"(?P<text>NetCDF: (?:HDF error|Unknown file format))\b(?! rate)",
+                unless=(WORKER,),
+                source="netCDF4 1.5 to 1.7, xarray",
+            ),
+            Signature(
+                "NetCDF: Unknown file format",
+                "OSError: [Errno -51] NetCDF: Unknown file format: '/data/era5_2019.nc'",
+                "NetCDF: known file format",
+                r"(?P<text>NetCDF: Unknown file format)",
+                source="netCDF4 1.5 to 1.7: cut short, an error page, or GRIB and others",
+            ),
+        ),
+        kind=VAGUE,
+        decide="ncdump -h FILE",
     ),
 )

@@ -27,6 +27,141 @@ DISTRIBUTIONS = {
     "faiss": "faiss-cpu",
     "torch_geometric": "torch-geometric",
 }
+#: packages of which a missing submodule means another version, since their top is there or the text named it alone
+_KNOWN = {
+    "torch", "torchvision", "torchaudio", "torchtext", "transformers", "numpy", "scipy", "diffusers", "huggingface_hub",
+    "datasets", "accelerate", "peft", "timm", "pytorch_lightning", "lightning", "triton", "deepspeed", "mmcv", "sklearn",
+    "torchmetrics", "xformers", "keras", "tensorflow", "pkg_resources",
+}  # fmt: skip
+#: submodule -> what became of it. Source: the packages' release notes, 2026-11.
+_GONE = {
+    "torch._six": "torch 2.0 removed it",
+    "torchvision.transforms.functional_tensor": "torchvision 0.17 removed it (basicsr, gfpgan and others import it)",
+    "torchvision.models.utils": "torchvision 0.12 removed it",
+    "torchtext.legacy": "torchtext 0.12 removed it",
+    "pytorch_lightning.metrics": "Lightning 1.5 moved it to torchmetrics",
+    "torch.fx.experimental.optimization": "newer torch moved it",
+}
+
+
+def _submodule_gone(module: str, top: str, verdict: Verdict) -> Verdict:
+    said = next((f"; {why}" for name, why in _GONE.items() if module.startswith(name)), "")
+    return with_message(
+        verdict,
+        f"the installed {top} has no module {module}{said}: what imports it was written for another version",
+        Remediation(
+            f"Upgrade the package that imports it (the frame above), or install the {top} that it was written for",
+            (f"pip show {top} | head -2", "pip install -U PACKAGE_THAT_IMPORTS_IT", f"pip install '{top}==VERSION'"),
+        ),
+    )
+
+
+#: extension -> the package that holds it; those of PyTorch's own releases go together with torch
+_HOLDERS = (
+    ("flash_attn", "flash-attn"), ("torchvision", "torchvision"), ("torchaudio", "torchaudio"), ("torchtext", "torchtext"),
+    ("xformers", "xformers"), ("detectron2", "detectron2"), ("mmcv", "mmcv"), ("apex", "apex"), ("amp_C", "apex"),
+    ("fused_layer_norm", "apex"), ("causal_conv1d", "causal-conv1d"), ("selective_scan", "mamba-ssm"),
+    ("vllm", "vllm"), ("exllama", "exllamav2"), ("torch_scatter", "torch-scatter"), ("torch_sparse", "torch-sparse"),
+    ("torch_cluster", "torch-cluster"), ("pytorch3d", "pytorch3d"), ("bitsandbytes", "bitsandbytes"), ("deepspeed", "deepspeed"),
+    ("transformer_engine", "transformer-engine"), ("torchcodec", "torchcodec"), ("torchao", "torchao"), ("natten", "natten"),
+)  # fmt: skip
+_PYTORCHS = {"torchvision", "torchaudio", "torchtext", "torchcodec"}
+
+
+def _holder(text: str) -> str:
+    """The package on PyPI that a file or frame belongs to; empty where nobody knows it."""
+    return next((package for start, package in _HOLDERS if start in text), "")
+
+
+def extension(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Whose extension it is decides what to install; one built at run time lies in a cache."""
+    file = seen.groups.get("file", "")
+    package = _holder(file or seen.log.lines[seen.index].text)
+    symbol = seen.groups.get("symbol", "")
+    versions = verdict.remedy.commands[0]
+    if package in _PYTORCHS:
+        message = f"the installed {package} was built for another torch" + (
+            f" ({symbol} is missing)" if symbol else ""
+        )
+        remedy = Remediation(
+            f"Install the {package} of the same release as torch, in one command",
+            (
+                "pip list | grep -i -E '^torch'",
+                "pip install --force-reinstall --no-cache-dir torch torchvision torchaudio",
+                f"pip install --force-reinstall --no-deps '{package}==VERSION_FOR_THIS_TORCH'",
+            ),
+        )
+        return with_message(verdict, message, remedy)
+    if "torch_extensions" in file:
+        remedy = Remediation(
+            "Delete the extension that was built for the earlier torch; it is built anew",
+            ("rm -rf ~/.cache/torch_extensions", versions),
+        )
+        return with_message(verdict, verdict.message, remedy)
+    install = f"pip install --force-reinstall --no-cache-dir --no-deps --no-build-isolation {package or 'PACKAGE'}"
+    message = verdict.message.replace(" (its symbol ? does not exist in the installed one)", "").replace(
+        "?", package or "an extension"
+    )
+    return with_message(verdict, message, Remediation(verdict.remedy.text, (versions, install)))
+
+
+def abi(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Which module it is, and which of the two is older."""
+    module = seen.near(r"\bin init ([\w.]+)", 12, 0)
+    name = module[1] if module else ""
+    sizes = re.search(
+        r"numpy\.(\w+) size changed[^\n]*Expected (\d+)[^\n]*got (\d+)", seen.log.lines[seen.index].text
+    )
+    if sizes is None:
+        return verdict
+    what = f"{name} " if name else "a compiled module "
+    package = name.split(".")[0] or "MODULE"
+    if sizes[1] == "dtype" and (sizes[2], sizes[3]) == ("96", "88"):
+        message = f"{what}was built for NumPy 1, and NumPy 2 is installed"
+        commands = ("pip install 'numpy<2'", f"pip install -U --force-reinstall --no-cache-dir {package}")
+        return with_message(verdict, message, Remediation(verdict.remedy.text, commands))
+    return with_message(
+        verdict,
+        f"{what}was built for a newer NumPy than the one that is installed (size {sizes[2]} against {sizes[3]})",
+        Remediation(
+            "Upgrade NumPy, or build the module anew against this one",
+            ("pip install -U numpy", f"pip install --force-reinstall --no-cache-dir --no-binary {package} {package}"),
+        ),
+    )
+
+
+def removed(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """The package that lacks the name; a circular import of one's own files is no matter of versions."""
+    line = seen.log.lines[seen.index].text
+    package = seen.groups.get("package", "").split(".")[0] or "PACKAGE"
+    if "circular import" in line:
+        return with_message(
+            verdict,
+            f"{seen.groups['what']}: two modules import each other, and the name was asked for before it existed",
+            Remediation(
+                "Move the import into the function that needs it, or the shared part into a third module; see that no "
+                "file of yours has the name of a package",
+                (
+                    f'python -c "import {package}; print({package}.__file__)"',
+                    "python -X importtime train.py 2>&1 | tail",
+                ),
+            ),
+        )
+    return with_message(
+        verdict,
+        f"{seen.groups['what']}: the installed {package} has no such name, and the code was written for another version",
+        Remediation(
+            f"Upgrade the package whose frame stands above (it asks for the name), or install the {package} that it was "
+            "written for",
+            (
+                f"pip show {package} | head -2",
+                "pip install -U PACKAGE_THAT_ASKS",
+                f"pip install '{package}==VERSION'",
+            ),
+        ),
+    )
+
+
 #: top-level names that are a project's own folders, hardly ever a package
 _OWN = re.compile(
     r"(?:models?|utils?|src|lib|core|data|dataset|dataloaders?|configs?|train|trainer|engine|losses|networks?"
@@ -38,6 +173,8 @@ def module_missing(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A project's own folder is not on the path; a package may have another name than its import."""
     module = seen.groups["module"]
     top = module.split(".")[0]
+    if "." in module and top in _KNOWN:
+        return _submodule_gone(module, top, verdict)
     if _OWN.match(module):
         return with_message(
             verdict,
@@ -50,6 +187,14 @@ def module_missing(seen: Seen, verdict: Verdict) -> Verdict | None:
         )
     remedy = Remediation(verdict.remedy.text, (f"python -m pip install {DISTRIBUTIONS.get(top, top)}", _WHICH))
     return with_message(verdict, verdict.message, remedy)
+
+
+def numpy_name(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """1.24 removed the aliases of Python's types, 2.0 those with an underscore."""
+    version = "2" if "2.0 release" in seen.log.lines[seen.index].text else "1.24"
+    text = verdict.remedy.text
+    commands = tuple(c.replace("?", version) for c in verdict.remedy.commands)
+    return with_message(verdict, verdict.message.replace("?", version), Remediation(text, commands))
 
 
 _WHICH = 'python -c "import sys; print(sys.executable)"'
@@ -81,6 +226,13 @@ register(
                 source="Cython modules",
             ),
             Signature(
+                "numpy.ndarray size changed",
+                "ValueError: numpy.ndarray size changed, may indicate binary incompatibility. Expected 96 from C header, "
+                "got 80 from PyObject",
+                "ndarray size",
+                source="Cython modules",
+            ),
+            Signature(
                 "Numpy is not available",
                 "RuntimeError: Numpy is not available",
                 "Numpy is here",
@@ -101,6 +253,7 @@ register(
                 source="NumPy 1.x and 2.x",
             ),
         ),
+        judge=abi,
         explains=("PKG2",),
     ),
     Cause(
@@ -114,8 +267,7 @@ register(
             (
                 'python -c "import torch; print(torch.__version__, torch.version.cuda, '
                 'torch.compiled_with_cxx11_abi())"',
-                "pip install --force-reinstall --no-build-isolation flash-attn",
-                "pip install torch torchvision --upgrade",
+                "pip install --force-reinstall --no-cache-dir --no-deps --no-build-isolation PACKAGE",
             ),
         ),
         (
@@ -157,13 +309,109 @@ register(
                 source="xformers 0.0.16 to 0.0.33",
             ),
         ),
-        judge=lambda seen, verdict: with_message(
-            verdict,
-            verdict.message.replace(" (its symbol ? does not exist in the installed one)", "").replace(
-                "?", "an extension"
+        judge=extension,
+        explains=("PKG2",),
+    ),
+    Cause(
+        "PKG232",
+        "torchvision-without-cuda",
+        "torchvision is a CPU build beside a CUDA torch.",
+        "Its operators (nms, roi_align) have no CUDA kernels then; pip or conda took it from another index than torch.",
+        "the installed {package} is a CPU-only build ({op} has no CUDA kernel), beside a torch that uses CUDA",
+        Remediation(
+            "Install it from the same index and release as torch",
+            (
+                "pip list | grep -i -E '^torch'",
+                "pip install --force-reinstall --no-cache-dir torch torchvision --index-url https://download.pytorch.org/whl/cu128",
+                'python -c "import torchvision; print(torchvision.__version__, torchvision.version.cuda)"',
             ),
         ),
-        explains=("PKG2",),
+        (
+            Signature(
+                "Could not run 'torch",
+                "NotImplementedError: Could not run 'torchvision::nms' with arguments from the 'CUDA' backend. This could "
+                "be because the operator doesn't exist for this backend",
+                "NotImplementedError: Could not run 'aten::empty_strided' with arguments from the 'CUDA' backend.",
+                r"Could not run '(?P<op>(?P<package>torchvision|torchaudio)::\w+)' with arguments from the 'CUDA' backend",
+                source="torch 1.5 to 2.15",
+            ),
+        ),
+        explains=("GPU213", "PKG202"),
+    ),
+    Cause(
+        "PKG233",
+        "numpy-name-removed",
+        "A name of NumPy was used that the installed version has no more.",
+        "NumPy 1.24 removed np.float, np.int, np.bool and np.object; 2.0 removed np.float_, np.Inf and others; old code and "
+        "old packages still use them.",
+        "np.{name} was removed in NumPy {version}, and the code or a package above still uses it",
+        Remediation(
+            "Replace the name, upgrade the package whose file the traceback names, or hold NumPy below that version",
+            ("pip install 'numpy<{version}'", "grep -rn 'np\\.{name}\\b' ."),
+        ),
+        (
+            Signature(
+                "module 'numpy' has no attribute '",
+                "AttributeError: module 'numpy' has no attribute 'float'.",
+                "AttributeError: module 'numpy' has no attribute 'mynewthing'",
+                r"module 'numpy' has no attribute '(?P<name>float|int|bool|object|complex|str|long|unicode|typeDict)'",
+                source="NumPy 1.24 to 2.4",
+            ),
+            Signature(
+                "was removed in the NumPy 2.0 release",
+                "AttributeError: `np.float_` was removed in the NumPy 2.0 release. Use `np.float64` instead.",
+                "removed in the release",
+                r"`np\.(?P<name>\w+)` was removed in the NumPy 2\.0 release",
+                source="NumPy 2.0 to 2.4",
+            ),
+        ),
+        judge=numpy_name,
+        explains=("PKG207",),
+    ),
+    Cause(
+        "PKG234",
+        "package-shadowed-by-own-file",
+        "A file of one's own has the name of a package and is imported in its place.",
+        "The folder of the script stands first on the path: torch.py, random.py, tokenize.py or a folder datasets/ beside "
+        "the script hides the package.",
+        "a file or folder of your own named like the package {name} is imported in its place[[: {file}]]",
+        Remediation(
+            "Rename it, and delete its compiled copy",
+            (
+                'python -c "import {name}; print({name}.__file__)"',
+                "mv {name}.py my_{name}.py; rm -rf __pycache__",
+            ),
+        ),
+        (
+            Signature(
+                "it has the same name as the ",
+                "AttributeError: module 'random' has no attribute 'shuffle' (consider renaming '/app/random.py' since it has "
+                "the same name as the standard library module named 'random' and prevents importing that standard library "
+                "module)",
+                "it has the same name as the file",
+                r"consider renaming '(?P<file>[^']+)' (?:since|if) it has the same name as the (?:standard library|third-party|library)"
+                r"[^\n]*?module named '(?P<name>\w+)'",
+                source="python 3.13 and 3.14",
+            ),
+            Signature(
+                "partially initialized module '",
+                '  File "/app/torch.py", line 3, in <module>\n    x = torch.zeros(3)\nAttributeError: partially initialized '
+                "module 'torch' has no attribute 'zeros' (most likely due to a circular import)",
+                "  File \"/app/model.py\", line 3, in <module>\nAttributeError: partially initialized module 'torch' has no "
+                "attribute 'zeros' (most likely due to a circular import)",
+                r'File "(?P<file>(?![^"\n]*(?:site|dist)-packages)[^"\n]*?(?P<name>\w+)\.py)", line[^\n]*\n(?:.*\n){0,12}?'
+                r"\w*Error: (?:cannot import name '\w+' from )?partially initialized module '(?P=name)'",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "is not a package",
+                "ModuleNotFoundError: No module named 'torch.nn'; 'torch' is not a package",
+                "ModuleNotFoundError: No module named 'torch.nn'",
+                r"No module named '[\w.]+'; '(?P<name>\w+)' is not a package",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+        explains=("PKG20",),
     ),
     Cause(
         "PKG231",
@@ -321,16 +569,16 @@ register(
         (
             Signature(
                 "has no attribute",
-                "AttributeError: module 'numpy' has no attribute 'float'",
+                "AttributeError: module 'torch' has no attribute 'compile'",
                 "AttributeError: 'Net' object has no attribute 'x'",
-                r"AttributeError: (?P<what>module '(?!__)[\w.]+' has no attribute '\w+')",
+                r"AttributeError: (?P<what>module '(?P<package>(?!__)[\w.]+)' has no attribute '\w+')",
                 source="python 3.8 to 3.14",
             ),
             Signature(
                 "cannot import name",
                 "ImportError: cannot import name 'container_abcs' from 'torch._six'",
                 "cannot import",
-                r"ImportError: (?P<what>cannot import name '\w+' from '[\w.]+')",
+                r"ImportError: (?P<what>cannot import name '\w+' from (?:partially initialized module )?'(?P<package>[\w.]+)')",
                 source="python 3.8 to 3.14",
             ),
             Signature(
@@ -338,10 +586,11 @@ register(
                 "AttributeError: partially initialized module 'torch' has no attribute 'Tensor' (most likely due "
                 "to a circular import)",
                 "circular",
-                r"(?P<what>partially initialized module '\w+' has no attribute '\w+')",
+                r"(?P<what>partially initialized module '(?P<package>[\w.]+)' has no attribute '\w+')",
                 source="python 3.8 to 3.14: a file of one's own named torch.py",
             ),
         ),
+        judge=removed,
         kind=VAGUE,
     ),
     Cause(
@@ -401,6 +650,8 @@ register(
     ),
 )
 
+#: libraries whose names carry the version of CUDA
+_OF_CUDA = ("libcudart", "libcublas", "libcufft", "libcusparse", "libcusolver", "libcurand", "libnvrtc", "libcupti")
 _LIBRARIES = (
     (
         "libcudart",
@@ -434,6 +685,23 @@ _LIBRARIES = (
 
 def _library(seen: Seen, verdict: Verdict) -> Verdict | None:
     name = seen.groups.get("lib", "")
+    frame = seen.near(r"site-packages/(\w+)[/.]", 12, 0)
+    package = _holder(frame[1]) if frame else ""
+    if package and name.startswith(_OF_CUDA):
+        return with_message(
+            verdict,
+            f"{package} was built for another CUDA than the installed torch: {name} is missing, which the CUDA version of "
+            "that build brings",
+            Remediation(
+                f"Install the {package} that belongs to this torch",
+                (
+                    'python -c "import torch; print(torch.__version__, torch.version.cuda)"',
+                    "pip install --force-reinstall --no-cache-dir torch torchvision torchaudio"
+                    if package in _PYTORCHS
+                    else f"pip install --force-reinstall --no-cache-dir --no-build-isolation {package}",
+                ),
+            ),
+        )
     for start, why, command in _LIBRARIES:
         if name.startswith(start):
             remedy = Remediation(verdict.remedy.text, (verdict.remedy.commands[0], command))

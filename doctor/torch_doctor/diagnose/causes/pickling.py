@@ -14,6 +14,42 @@ MODULE_LEVEL = Remediation(
 )
 
 
+#: how to do it, for what is no file: by the start of what to do
+_CODE = (
+    (
+        "create the generator",
+        (
+            "def seed_worker(_):\n    numpy.random.seed(torch.initial_seed() % 2**32)",
+            "DataLoader(..., worker_init_fn=seed_worker)",
+        ),
+    ),
+    (
+        "connect lazily",
+        ("def __getitem__(self, i):\n    if self.db is None:\n        self.db = connect(self.address)",),
+    ),
+    (
+        "open the environment",
+        (
+            "def __getitem__(self, i):\n    if self.env is None:\n        self.env = lmdb.open(self.path, readonly=True, lock=False)",
+        ),
+    ),
+    ("keep what makes the generator", ("def __iter__(self):\n    yield from make_samples(self.path)",)),
+    ("import the module", ("def __getitem__(self, i):\n    import thatmodule",)),
+    ("keep list(", ("self.keys = list(d.keys())",)),
+    ("keep the strings", ("self.name = match.group(0)",)),
+    ("use torch.multi", ("queue = torch.multiprocessing.Queue()",)),
+    ("create CUDA", ("batch = batch.to('cuda', non_blocking=True)  # in the training loop",)),
+)
+_LEFT_OUT = ("def __getstate__(self):\n    return {k: v for k, v in self.__dict__.items() if k != 'NAME'}",)
+
+
+def _code(todo: str, commands: tuple[str, ...]) -> tuple[str, ...]:
+    """The lines to type for what is to be done."""
+    if "__getstate__" in todo:
+        return _LEFT_OUT
+    return next((code for start, code in _CODE if todo.startswith(start)), commands)
+
+
 OPEN_LATE = "Open it lazily, on the first __getitem__ in each worker (keep the path in __init__, None for the handle)"
 
 
@@ -75,6 +111,11 @@ UNPICKLABLE = (
     ),
     (r"dict_(?:keys|values|items)", "a view of a dict", "keep list(d.keys()) in place of the view"),
     (
+        r"Tokenizer|\w*[Cc]lient|\w*[Ss]ession|(?:\w+\.)*HASH",
+        "a client or native object",
+        "make it in each worker, or leave it out in __getstate__",
+    ),
+    (
         r"ctypes",
         "an object of a C library (ctypes pointers)",
         "keep what makes the object and make it lazily in each worker",
@@ -90,13 +131,20 @@ def unpicklable(seen: Seen, verdict: Verdict) -> Verdict | None:
         if re.fullmatch(pattern, kind):
             return with_message(
                 verdict,
-                f"{what} ({kind}) hangs off the data set, sampler or another argument of the workers, and cannot "
-                "be pickled "
-                "for spawn or forkserver",
-                Remediation(todo[0].upper() + todo[1:], verdict.remedy.commands),
+                f"{what} ({kind}) hangs off the data set, sampler or another argument of the workers{_place(seen)}, and "
+                "cannot be pickled for spawn or forkserver",
+                Remediation(todo[0].upper() + todo[1:], _code(todo, verdict.remedy.commands)),
                 type=kind,
             )
-    return verdict
+    return with_message(verdict, verdict.message.replace("workers,", f"workers{_place(seen)},"))
+
+
+def _place(seen: Seen) -> str:
+    """Where it hangs, which Python 3.14 adds as notes below the error."""
+    item = seen.near(r"^when serializing dict item '(?P<item>\w+)'\n(?:when serializing (?P<of>[\w.]+) state)?", 0, 4)
+    if item is None:
+        return ""
+    return f" (the attribute {item['item']} of {item['of']})" if item["of"] else f" (under the name {item['item']})"
 
 
 register(

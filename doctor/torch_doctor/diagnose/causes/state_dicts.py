@@ -68,7 +68,9 @@ def _submodule(missing: list[str], unexpected: list[str]) -> tuple[str, bool] | 
     """The prefix of which one side's keys are the other side's without it, and whether the checkpoint has it."""
     for inner, outer, saved in ((unexpected, missing, False), (missing, unexpected, True)):
         shared = {name for name in outer if any(name.endswith("." + short) for short in inner)}
-        if inner and len(shared) >= 0.8 * len(outer) and shared:
+        found = {short for short in inner if any(name.endswith("." + short) for name in shared)}
+        enough = len(shared) >= 0.8 * len(outer) or (len(found) >= 2 and len(found) >= 0.8 * len(inner))
+        if inner and shared and enough:
             name = next(iter(sorted(shared)))
             short = max((s for s in inner if name.endswith("." + s)), key=len)
             prefix = name[: -len(short)]
@@ -155,6 +157,89 @@ def _loaded_wrapped(verdict: Verdict, prefixes: list[str]) -> Verdict:
             ("model.load_state_dict(state)  # then DDP(model) or torch.compile(model)",),
         ),
         prefix="".join(prefixes),
+    )
+
+
+#: (names of the parameter, what differs, what to do, commands). Source: names in torchvision, timm, transformers.
+_SIZES = (
+    (
+        r"(?:^|\.)(?:embed_tokens|lm_head|wte|word_embeddings|tok_embeddings|token_embedding\w*|embeddings?\.weight|output_projection|shared)\b",
+        "another vocabulary size (tokens were added to the tokenizer, or another tokenizer)",
+        "Resize the embedding to the tokenizer that belongs to the checkpoint before loading",
+        (
+            "model.resize_token_embeddings({rows})",
+            "tokenizer = AutoTokenizer.from_pretrained(CHECKPOINT_FOLDER); len(tokenizer)",
+        ),
+    ),
+    (
+        r"pos_embed|position_embedding|positional_embedding|relative_position",
+        "another image size, patch size or sequence length",
+        "Build the model for the saved size, or interpolate the position embedding before loading",
+        ("timm.create_model(NAME, img_size=SAVED_SIZE)", "state.pop({name!r})  # then it is trained anew"),
+    ),
+    (
+        r"(?:^|\.)(?:fc\d?|head|heads|classifier|score|cls|logits?|out_proj|linear|last_linear|output|conv_seg|cls_score|class_embed)(?:\.|$)",
+        "another number of classes",
+        "Build the model with the saved number of classes, or leave that layer out of the checkpoint and train it anew",
+        (
+            "for k in [k for k in state if k.startswith({stem!r})]: state.pop(k)",
+            "model.load_state_dict(state, strict=False)",
+            "from_pretrained(..., num_labels={model_rows}, ignore_mismatched_sizes=True)",
+        ),
+    ),
+)
+
+
+def sizes(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """An empty or a flat saved shape is a shard or a quantised weight; else the layer's name says what differs."""
+    name, saved = seen.groups["name"], [int(n) for n in re.findall(r"\d+", seen.groups["saved"])]
+    model = [int(n) for n in re.findall(r"\d+", seen.groups["model"])]
+    shapes = f"{name} has shape {seen.groups['saved']} in the checkpoint and {seen.groups['model']} in the model"
+    if saved == [0] or model == [0]:
+        return _partitioned(verdict, shapes, saved == [0])
+    if len(saved) == 2 and saved[1] == 1 and len(model) == 2 and saved[0] * 2 == model[0] * model[1]:
+        return with_message(
+            verdict,
+            f"{shapes}: the checkpoint is quantised to 4 bits (bitsandbytes), the model is not",
+            Remediation(
+                "Load the model quantised as it was saved, or take the checkpoint that is not quantised",
+                ("from_pretrained(PATH, quantization_config=BitsAndBytesConfig(load_in_4bit=True))",),
+            ),
+        )
+    for pattern, what, todo, commands in _SIZES:
+        if re.search(pattern, name) and saved and model:
+            words = {"rows": saved[0], "model_rows": model[0], "name": name, "stem": name.rsplit(".", 1)[0] + "."}
+            return with_message(
+                verdict, f"{shapes}: {what}", Remediation(todo, (*(c.format(**words) for c in commands), LIST_KEYS))
+            )
+    return verdict
+
+
+def _partitioned(verdict: Verdict, shapes: str, saved: bool) -> Verdict:
+    if saved:
+        return with_message(
+            verdict,
+            f"{shapes}: the parameters were partitioned (DeepSpeed ZeRO-3 or FSDP) and saved without being gathered, "
+            "so this file holds no weights",
+            Remediation(
+                "Put the shards beside it together; save gathered weights from now on",
+                (
+                    "python zero_to_fp32.py CHECKPOINT_FOLDER OUT",
+                    '"zero_optimization": {"stage3_gather_16bit_weights_on_model_save": true}',
+                    "accelerate merge-weights CHECKPOINT_FOLDER/pytorch_model_fsdp_0 OUT",
+                ),
+            ),
+        )
+    return with_message(
+        verdict,
+        f"{shapes}: the model's parameters are partitioned (DeepSpeed ZeRO-3 or FSDP) while a plain state_dict is loaded",
+        Remediation(
+            "Load before the model is partitioned, or gather the parameters for the time of loading",
+            (
+                "with deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0): model.load_state_dict(state)",
+                "torch.distributed.checkpoint.state_dict.set_model_state_dict(model, state, options=StateDictOptions(full_state_dict=True))",
+            ),
+        ),
     )
 
 
@@ -251,7 +336,7 @@ register(
         "vocabulary size or width",
         Remediation(
             "Build the model with the saved configuration, or drop the layers that differ before loading",
-            ("state.pop('fc.weight'); state.pop('fc.bias')", LIST_KEYS),
+            ("for k in [k for k in state if k.startswith('LAYER.')]: state.pop(k)", LIST_KEYS),
         ),
         (
             Signature(
@@ -265,6 +350,7 @@ register(
                 source="torch 0.4 to 2.15",
             ),
         ),
+        judge=sizes,
         explains=("CKP201",),
     ),
     Cause(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from torch_doctor.diagnose.cause import ECHO, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
@@ -21,6 +23,54 @@ def exited(seen: Seen, verdict: Verdict) -> Verdict | None:
             oom_kills=kills,
         )
     return verdict
+
+
+def unequal(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """[3, h, w] beside [1, h, w] or [4, h, w] are grey or transparent images."""
+    sizes = [re.findall(r"\d+", seen.groups.get(name, "")) for name in ("first", "second")]
+    first, second = sizes
+    if len(first) == len(second) == 3 and first[1:] == second[1:] and {first[0], second[0]} <= {"1", "2", "3", "4"}:
+        return with_message(
+            verdict,
+            f"the samples of one batch differ in their channels ({seen.groups['first']} and {seen.groups['second']}): "
+            "grey or transparent images are among them",
+            Remediation(
+                "Convert each image to RGB when it is read",
+                (
+                    "image = Image.open(path).convert('RGB')",
+                    "torchvision.io.read_image(path, mode=ImageReadMode.RGB)",
+                ),
+            ),
+        )
+    return verdict
+
+
+def not_a_tensor(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A PIL image wants ToTensor; only None is a sample that failed."""
+    found = seen.groups.get("what", "")
+    if "NoneType" in found:
+        return verdict
+    if "Image" not in found:
+        return with_message(
+            verdict,
+            f"default_collate got {found}: it stacks tensors, arrays, numbers, strings, dicts and lists only",
+            Remediation(
+                "Turn it into a tensor, number or string in __getitem__, or give the DataLoader a collate_fn that keeps "
+                "it as it is",
+                ("def collate(batch): return tuple(zip(*batch))", "DataLoader(..., collate_fn=collate)"),
+            ),
+        )
+    return with_message(
+        verdict,
+        f"default_collate got {found}: the transform does not turn the image into a tensor",
+        Remediation(
+            "End the transform with ToTensor, or give the DataLoader a collate_fn that keeps images as they are",
+            (
+                "transforms.Compose([..., transforms.ToTensor()])",
+                "transforms.v2.Compose([transforms.v2.ToImage(), transforms.v2.ToDtype(torch.float32, scale=True)])",
+            ),
+        ),
+    )
 
 
 register(
@@ -168,14 +218,14 @@ register(
                 source="torch 1.12 to 2.15",
             ),
         ),
+        judge=unequal,
     ),
     Cause(
         "WRK210",
         "none-in-batch",
         "A sample is None, or of a type that default_collate does not know.",
         "A __getitem__ that returns None for a broken file reaches default_collate.",
-        "default_collate got {what}: a sample holds None, or an object that is no tensor, number, string, dict or "
-        "list",
+        "default_collate got {what}: __getitem__ returned None, or a sample holds it",
         Remediation(
             "Skip broken samples when the list is made, or filter None in a collate_fn",
             ("batch = [b for b in batch if b is not None]",),
@@ -191,6 +241,7 @@ register(
                 source="torch 0.4 to 2.15, torch/utils/data/_utils/collate.py",
             ),
         ),
+        judge=not_a_tensor,
     ),
     Cause(
         "WRK232",

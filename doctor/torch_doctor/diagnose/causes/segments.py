@@ -1,0 +1,113 @@
+"""Named shared memory: segments of multiprocessing, and the manager of the file_system strategy."""
+
+from __future__ import annotations
+
+from torch_doctor.diagnose.cause import VAGUE, Cause, Signature, register
+from torch_doctor.model import Remediation
+
+register(
+    Cause(
+        "SHM215",
+        "shared-segment-exists",
+        "A shared memory segment of that name is there already.",
+        "SharedMemory(name=..., create=True) makes a file in /dev/shm. A run that was killed leaves it, and two runs on "
+        "one machine with the same name meet there.",
+        "the shared memory segment {name} exists already: left in /dev/shm by a run that was killed, or made by another "
+        "run on this machine",
+        Remediation(
+            "See that no process uses it, remove it, and give each run names of its own",
+            (
+                "ls -l /dev/shm",
+                "fuser -v /dev/shm{name}",
+                "rm /dev/shm{name}",
+                "SharedMemory(create=True, size=n)  # a random name",
+            ),
+        ),
+        (
+            Signature(
+                ("shared_memory.py", "_posixshmem"),
+                '  File "/usr/lib/python3.10/multiprocessing/shared_memory.py", line 104, in __init__\n'
+                "    self._fd = _posixshmem.shm_open(\nFileExistsError: [Errno 17] File exists: '/000000_locals'",
+                "FileExistsError: [Errno 17] File exists: 'runs/exp1'",
+                r"(?:multiprocessing/shared_memory\.py|_posixshmem)[^\n]*\n(?:.*\n){0,6}?.*\[Errno 17\] File exists: "
+                r"'(?P<name>/[^']*)'",
+                source="python 3.8 to 3.14, multiprocessing/shared_memory.py",
+            ),
+        ),
+        explains=("FS2",),
+    ),
+    Cause(
+        "SHM216",
+        "shared-segment-gone",
+        "A shared memory segment was gone when a process attached to it.",
+        "Before Python 3.13 each process that attaches registers the segment with a resource tracker, which unlinks it "
+        "when that process ends, under the others. Or its maker has ended, or lives in a container with another /dev/shm.",
+        "the shared memory segment {name} was gone when a process attached to it: its maker or another reader ended, and "
+        "the resource tracker unlinked it, or the processes do not share one /dev/shm",
+        Remediation(
+            "Keep the maker alive until all readers are done; attach without tracking; run the processes in one IPC "
+            "namespace",
+            (
+                "SharedMemory(name=name, track=False)  # Python 3.13",
+                "multiprocessing.resource_tracker.unregister(shm._name, 'shared_memory')  # before 3.13, after attaching",
+                "docker run --ipc=host ...",
+                "ls -l /dev/shm",
+            ),
+        ),
+        (
+            Signature(
+                ("shared_memory.py", "_posixshmem"),
+                '  File "/usr/lib/python3.10/multiprocessing/shared_memory.py", line 104, in __init__\n'
+                "    self._fd = _posixshmem.shm_open(\n"
+                "FileNotFoundError: [Errno 2] No such file or directory: '/psm_5d2f0a11'",
+                "FileNotFoundError: [Errno 2] No such file or directory: 'data/a.npy'",
+                r"(?:multiprocessing/shared_memory\.py|_posixshmem)[^\n]*\n(?:.*\n){0,6}?"
+                r"FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<name>/[^']*)'",
+                source="python 3.8 to 3.14, multiprocessing/shared_memory.py",
+            ),
+        ),
+        kind=VAGUE,
+        explains=("FS2", "SES223"),
+        decide="ls -l /dev/shm",
+    ),
+    Cause(
+        "SHM217",
+        "torch-shm-manager-failed",
+        "torch_shm_manager, the helper of the file_system sharing strategy, did not start or answer.",
+        "With set_sharing_strategy('file_system') a small program in torch/bin watches the segments. It must be "
+        "executable, find its libraries, and make a socket in the temporary folder.",
+        "torch_shm_manager, the helper program of the file_system sharing strategy, did not start or answer",
+        Remediation(
+            "Use the file_descriptor strategy with a higher limit of open files; else see that the program is "
+            "executable (no noexec mount), finds its libraries, and that the temporary folder is writable",
+            (
+                "torch.multiprocessing.set_sharing_strategy('file_descriptor')",
+                "ulimit -n 65536",
+                'd=$(python -c "import torch, pathlib; print(pathlib.Path(torch.__file__).parent)"); '
+                "ls -l $d/bin/torch_shm_manager; ldd $d/bin/torch_shm_manager | grep 'not found'",
+                "df -h ${TMPDIR:-/tmp}; ls -ld ${TMPDIR:-/tmp}",
+            ),
+        ),
+        (
+            Signature(
+                "torch_shm_manager",
+                'RuntimeError: error executing torch_shm_manager at "/opt/venv/lib/python3.11/site-packages/torch/bin/'
+                'torch_shm_manager" at ../torch/lib/libshm/core.cpp:99',
+                "torch_shm_manager started",
+                r"(?:error executing|no response from|Cannot execute|[Uu]nable to (?:start|execute)) torch_shm_manager"
+                r"|torch_shm_manager[^\n]*(?:Permission denied|No such file)",
+                source="torch 0.4 to 2.15, torch/lib/libshm",
+            ),
+            Signature(
+                ("Shared memory manager connection has timed out", "could not generate a random directory for"),
+                "RuntimeError: Shared memory manager connection has timed out",
+                "Shared memory manager connected",
+                r"Shared memory manager connection has timed out|could not generate a random directory for (?:shared "
+                r"memory )?manager socket",
+                source="torch 0.4 to 2.15, torch/lib/libshm",
+            ),
+        ),
+        explains=("WRK20", "WRK21", "FS202"),
+        references="https://docs.pytorch.org/docs/stable/multiprocessing.html#sharing-strategies",
+    ),
+)
