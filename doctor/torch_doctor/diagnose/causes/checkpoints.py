@@ -500,7 +500,7 @@ register(
         "checkpoint-of-newer-torch",
         "The checkpoint was written by a newer torch than the one that reads it.",
         "Rebuild functions are looked up by name in torch; an older one lacks those of a newer.",
-        "the checkpoint was written by a newer torch: this one has no {what}",
+        "the checkpoint was written by a newer torch: this one does not know {what}",
         Remediation(
             "Read it with the torch that wrote it, or a later one, and save a plain state_dict",
             (
@@ -515,6 +515,14 @@ register(
                 "Can't get attribute 'Foo' on <module 'models'",
                 r"Can't get attribute '(?P<what>\w+)' on <module 'torch[\w.]*'",
                 source="torch 1.0 to 2.15",
+            ),
+            Signature(
+                "maximum supported version for reading is",
+                "RuntimeError: Attempted to read a PyTorch file with version 10, but the maximum supported version for reading "
+                "is 6. Your PyTorch installation may be too old.",
+                "maximum supported version is 6",
+                r"Attempted to read a PyTorch file with (?P<what>version \d+), but the maximum supported version for reading is \d+",
+                source="torch 1.6 to 2.15, caffe2/serialize/inline_container.cc",
             ),
         ),
         explains=("CKP210",),
@@ -747,5 +755,77 @@ register(
             ),
         ),
         explains=("CKP205",),
+    ),
+    Cause(
+        "CKP243",
+        "checkpoint-holds-unpicklable-object",
+        "torch.save was given an object that cannot be pickled.",
+        "torch.save(model) or a dict with the trainer in it pickles hooks, lambdas, locks, loggers and loaders with it.",
+        "torch.save cannot pickle {what}: the whole model or trainer is saved, with a hook, lambda, lock or loader in it",
+        Remediation(
+            "Save state_dicts and plain values only",
+            (
+                "torch.save({'model': model.state_dict(), 'optimizer': optimizer.state_dict(), 'epoch': epoch}, path)",
+                "for k, v in checkpoint.items(): pickle.dumps(v)  # which of them it is",
+            ),
+        ),
+        (
+            Signature(
+                "torch/serialization.py",
+                '  File "/x/torch/serialization.py", line 850, in _save\n    pickler.dump(obj)\nAttributeError: Can\'t pickle '
+                "local object 'build.<locals>.hook'",
+                '  File "/x/torch/serialization.py", line 850, in _save\n    pickler.dump(obj)\nOSError: [Errno 28] No space '
+                "left on device",
+                r"torch/serialization\.py\"[^\n]*in _?(?:legacy_)?save\b[^\n]*\n(?:.*\n){0,8}?"
+                r"[\w.]*Error: (?:[Cc]an(?:'t|not) pickle|Can't get local) (?:local )?(?:object |attribute )?'?(?P<what>[\w.<> ]+?)'?"
+                r"(?: objects?| at 0x|:|$)",
+                source="torch 0.4 to 2.15, torch/serialization.py",
+            ),
+        ),
+        explains=("WRK20",),
+    ),
+    Cause(
+        "CKP245",
+        "legacy-file-not-mappable",
+        "mmap=True was asked for a checkpoint in the old format.",
+        "Only the zip format of torch 1.6 and later can be mapped.",
+        "the checkpoint is in the format before torch 1.6 and cannot be mapped (mmap=True)",
+        Remediation(
+            "Load it without mmap once, and save it anew",
+            ("state = torch.load(path, map_location='cpu'); torch.save(state, path + '.new')",),
+        ),
+        (
+            Signature(
+                "mmap can only be used with files saved with",
+                "RuntimeError: mmap can only be used with files saved with `torch.save(/x/a.pt, "
+                "_use_new_zipfile_serialization=True), please torch.save your checkpoint with this option in order to use mmap.",
+                "mmap can be used",
+                source="torch 2.1 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "CKP246",
+        "pickle-of-python-2",
+        "The checkpoint was pickled by Python 2.",
+        "Its byte strings are not ASCII; Python 3 decodes them as ASCII by default.",
+        "the file was pickled by Python 2: its byte strings do not decode as ASCII",
+        Remediation(
+            "Name the encoding, and save it anew",
+            (
+                "torch.load(path, encoding='latin1', weights_only=False)  # trusted files only",
+                "pickle.load(f, encoding='latin1')",
+            ),
+        ),
+        (
+            Signature(
+                "'ascii' codec can't decode byte",
+                "  File \"/x/torch/serialization.py\", line 1246, in _legacy_load\nUnicodeDecodeError: 'ascii' codec can't "
+                "decode byte 0x8b in position 6: ordinal not in range(128)",
+                "UnicodeDecodeError: 'ascii' codec can't decode byte 0xe2 in position 6: ordinal not in range(128)",
+                r"(?:torch/serialization\.py|pickle\.loads?\()[^\n]*\n(?:.*\n){0,6}?UnicodeDecodeError: 'ascii' codec can't decode byte",
+                source="torch 0.4 to 2.15, pickle",
+            ),
+        ),
     ),
 )

@@ -11,6 +11,23 @@ from torch_doctor.model import Remediation, mib
 def permission(seen: Seen, verdict: Verdict) -> Verdict | None:
     """The path says whose file it is: a cache under / or /root is a HOME that is not this user's."""
     path = seen.groups.get("path", "")
+    if re.search(r"\.(?:sh|py|run|bin)$", path) and "[Errno" not in seen.log.lines[seen.index].text:
+        noexec = seen.told(r"\bnoexec\b")
+        why = "its file system is mounted noexec" if noexec else "it has no execute bit, or its mount is noexec"
+        return with_message(
+            verdict,
+            f"{path} cannot be executed: {why}",
+            Remediation(
+                "Call it through its interpreter, set the bit, or mount with exec (docker's --tmpfs is noexec by default)",
+                (
+                    f"bash {path}",
+                    f"chmod +x {path}",
+                    f"findmnt -T {path} -o TARGET,OPTIONS",
+                    "docker run --tmpfs /tmp:exec ...",
+                ),
+            ),
+            path=path,
+        )
     if path.startswith(("/.", "/root/", "/nonexistent", "/home/")) and re.search(r"^/\.|/\.\w+|nonexistent", path):
         return with_message(
             verdict,
@@ -55,6 +72,18 @@ def disk(seen: Seen, verdict: Verdict) -> Verdict | None:
         return with_message(
             verdict, f"{full}: pip found no room for a package or its unpacked wheel{extra}", PIP_SPACE
         )
+    if path.startswith("/var/lib/docker"):
+        return with_message(verdict, f"{full}: Docker's own folder has no room left{extra}", DOCKER_SPACE)
+    if "/.cache/" in path or seen.near(r"huggingface_hub/|/datasets/(?:builder|arrow_\w+)\.py|torch/hub\.py", 12, 0):
+        return with_message(
+            verdict, f"{full}: a download into the cache of models or data sets failed{extra}", CACHE_SPACE
+        )
+    if "need" in seen.groups:
+        return with_message(
+            verdict,
+            f"the data set needs {seen.groups['need']} and the file system of its cache has less",
+            CACHE_SPACE,
+        )
     remedy = TEMPORARY if path.startswith(("/tmp/", "/var/tmp/")) or seen.near(_TEMPORARY, 4, 0) else None
     return with_message(verdict, f"{full}: a write failed for lack of space{extra}", remedy)
 
@@ -71,6 +100,18 @@ TEMPORARY = Remediation(
     "Free the temporary folder, or let TMPDIR name one with room before Python starts (in a container also a larger "
     "--tmpfs)",
     ("df -h /tmp; df -i /tmp", "export TMPDIR=/workspace/tmp; mkdir -p $TMPDIR", "du -xsh /tmp/* | sort -h | tail"),
+)
+CACHE_SPACE = Remediation(
+    "Put the cache on a larger file system before Python starts, and clear what is not needed from the old one",
+    (
+        "export HF_HOME=/data/$USER/hf TORCH_HOME=/data/$USER/torch  # also moves HF_DATASETS_CACHE",
+        "df -h ~/.cache; du -xsh ~/.cache/* | sort -h | tail",
+        "hf cache prune  # or: huggingface-cli delete-cache",
+    ),
+)
+DOCKER_SPACE = Remediation(
+    "Remove images, containers and build caches that nobody needs, or move Docker's data-root to a larger disk",
+    ("docker system df", "docker system prune", "docker builder prune"),
 )
 PIP_SPACE = Remediation(
     "Free space where the environment, pip's cache and its temporary folder lie; TMPDIR moves the last",
@@ -113,6 +154,24 @@ def quota(seen: Seen, verdict: Verdict) -> Verdict | None:
             ),
         )
     return with_message(verdict, message)
+
+
+def open_files(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """23 is the table of the whole system, 24 that of the process."""
+    if not re.search(r"Errno 23\]", seen.log.lines[seen.index].text):
+        return verdict
+    return with_message(
+        verdict,
+        "the table of open files of the whole system is full (errno 23, fs.file-max), not the limit of this process",
+        Remediation(
+            "Raise fs.file-max on the host, and find who holds the files",
+            (
+                "sudo sysctl -w fs.file-max=4194304",
+                "cat /proc/sys/fs/file-nr",
+                "lsof -n | awk '{print $2, $1}' | sort | uniq -c | sort -n | tail",
+            ),
+        ),
+    )
 
 
 def storage(seen: Seen, verdict: Verdict) -> Verdict | None:
@@ -411,6 +470,14 @@ register(
                 source="SQLite",
             ),
             Signature(
+                "Not enough disk space. Needed:",
+                "OSError: Not enough disk space. Needed: 340.21 GiB (download: 120.02 GiB, generated: 220.19 GiB, "
+                "post-processed: Unknown size)",
+                "Needed: 340 GiB",
+                r"Not enough disk space\. Needed: (?P<need>[\d.]+ \w+|Unknown size)",
+                source="datasets 1.x to 4.x, builder.py",
+            ),
+            Signature(
                 "Not enough free space to write",
                 "OSError: Not enough free space to write 24000000 bytes after offset 128",
                 "Not enough free space",
@@ -469,6 +536,7 @@ register(
                 source="python 3.8 to 3.14",
             ),
         ),
+        judge=open_files,
         explains=("WRK2",),
     ),
     Cause(
@@ -510,7 +578,7 @@ register(
                 "Error: ",
                 "lmdb.Error: /data/train.lmdb: No such file or directory",
                 "lmdb.Error: /data/train.lmdb: Permission denied",
-                r"^lmdb\.Error: (?P<path>/[^\n]+?): No such file or directory|^FileNotFoundError: (?P<p>/\S+) does not exist$",
+                r"^lmdb\.Error: (?P<path>\S[^\n]*?): No such file or directory|^FileNotFoundError: (?P<p>/\S+) does not exist$",
                 source="lmdb 0.9x to 1.7, zarr 3",
             ),
         ),

@@ -33,6 +33,42 @@ def garbled(seen: Seen, verdict: Verdict) -> Verdict | None:
     return with_message(verdict, verdict.message, None, workers_seen=False)
 
 
+def inherited(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """zarr 3 has no lock to inherit: its event loop runs in a thread, which the child does not have."""
+    if "zarr" not in seen.groups.get("where", ""):
+        return verdict
+    return with_message(
+        verdict,
+        "a worker waits for zarr's event loop (zarr/core/sync.py), whose thread was started before the fork and does not "
+        "exist in the child",
+        Remediation(
+            "Open the store in each worker and read nothing from it before the workers start, or start them with forkserver "
+            "or spawn",
+            (
+                "DataLoader(..., multiprocessing_context='forkserver')",
+                "def __getitem__(self, i):\n    if self.store is None:\n        self.store = zarr.open(self.path, mode='r')",
+                "py-spy dump --pid WORKER",
+            ),
+        ),
+    )
+
+
+def cython(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Cython classes of other libraries (an open video, a pysam file) refuse in the same words."""
+    named = seen.near(r"in (?P<name>[\w.]+)\.__reduce_cython__", 3, 0)
+    if named is None or "h5py" in named["name"]:
+        return verdict
+    return with_message(
+        verdict,
+        f"an open {named['name']} is part of the data set, and cannot be pickled for a worker (spawn or forkserver, Python "
+        "3.14's default)",
+        Remediation(
+            PERWORKER.text,
+            ("def __getitem__(self, i):\n    if self.handle is None:\n        self.handle = open_it(self.path)",),
+        ),
+    )
+
+
 def _wrong_rows(seen: Seen, verdict: Verdict) -> Verdict | None:
     groups = seen.groups
     if "max" not in groups:
@@ -410,6 +446,14 @@ register(
                 source="h5py 2.10 to 3.16",
             ),
             Signature(
+                "zarr/core/sync.py",
+                'Thread 711 (idle): "MainThread"\n    wait (threading.py:355)\n    sync (zarr/core/sync.py:133)\n    '
+                "__getitem__ (data.py:22)\n    _worker_loop (torch/utils/data/_utils/worker.py:349)",
+                '  File "zarr/core/sync.py", line 142, in sync\nValueError: bad chunk',
+                r"^Thread [^\n]*\n(?:.*\n){0,16}?[^\n]*\((?P<where>zarr/core/sync\.py):\d+\)(?:.*\n){1,12}?[^\n]*_worker_loop",
+                source="py-spy of zarr 3: its event loop runs in a thread, which a fork does not copy",
+            ),
+            Signature(
                 "h5py/_objects.pyx",
                 "Thread 4242 (idle): py-spy\n    with_phil.wrapper (h5py/_objects.pyx:54)",
                 '  File "h5py/_objects.pyx", line 54, in h5py._objects.with_phil.wrapper\nOSError: Can\'t read data',
@@ -418,6 +462,8 @@ register(
                 source="h5py 2.10 to 3.16",
             ),
         ),
+        judge=inherited,
+        explains=("SES212", "WRK208"),
         decide="py-spy dump --pid WORKER",
     ),
     Cause(
@@ -445,6 +491,7 @@ register(
                 source="Cython classes: h5py ids, pysam, tables",
             ),
         ),
+        judge=cython,
         explains=("WRK2", "SES"),
     ),
     Cause(

@@ -36,6 +36,14 @@ def lacking(seen: Seen, verdict: Verdict) -> Verdict | None:
     return with_message(verdict, verdict.message.replace("?", where or "the folder"))
 
 
+def unreached(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Offline mode is a choice; no connection is not."""
+    why = "the hub was not reached: no network or proxy in this container or node"
+    if "net" not in seen.groups:
+        why = "offline mode is on (HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE or local_files_only)"
+    return with_message(verdict, verdict.message.replace("?", why))
+
+
 register(
     Cause(
         "CKP238",
@@ -101,5 +109,117 @@ register(
                 source="transformers 4.49 to 5.x",
             ),
         ),
+    ),
+    Cause(
+        "FS240",
+        "hub-not-reached-and-not-cached",
+        "A model or data set is not in the local cache, and the hub was not reached.",
+        "The container has no network, or offline mode is on (HF_HUB_OFFLINE); the cache is another one than the one that was "
+        "filled: HF_HOME differs, or is not mounted.",
+        "a file of the hub is not in the local cache, and {why}",
+        Remediation(
+            "Fill the cache where there is a network, mount it, and point HF_HOME at it; compute nodes without network then "
+            "run offline",
+            (
+                "hf download REPO  # or huggingface-cli download REPO, on a machine with network",
+                "docker run -v ~/.cache/huggingface:/hf -e HF_HOME=/hf -e HF_HUB_OFFLINE=1 ...",
+                'python -c "from huggingface_hub import constants as c; print(c.HF_HUB_CACHE)"; ls $HF_HOME/hub',
+                "curl -sI https://huggingface.co | head -1",
+            ),
+        ),
+        (
+            Signature(
+                ("outgoing traffic has been disabled", "ffline mode is enabled", "OfflineModeIsEnabled"),
+                "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files in the disk cache and outgoing "
+                "traffic has been disabled.",
+                "offline mode was enabled",
+                r"outgoing traffic has been disabled|(?P<off>[Oo]ffline mode is enabled|OfflineModeIsEnabled)",
+                source="huggingface_hub 0.8 to 1.x",
+            ),
+            Signature(
+                (
+                    "cannot find the requested files in the local cache",
+                    "cannot find the requested files in the disk cache",
+                    "We couldn't connect to 'https://",
+                    "and couldn't find it in the cached files",
+                ),
+                "huggingface_hub.errors.LocalEntryNotFoundError: An error happened while trying to locate the file on the Hub and "
+                "we cannot find the requested files in the local cache.",
+                "the requested files are in the local cache",
+                r"(?P<net>cannot find the requested files in the (?:local|disk) cache|We couldn't connect to 'https://[^']*'"
+                r"|and couldn't find it in the cached files)",
+                source="huggingface_hub 0.8 to 1.x, transformers 4.x and 5.x",
+            ),
+        ),
+        judge=unreached,
+        explains=("DST2", "CKP238"),
+    ),
+    Cause(
+        "FS241",
+        "hub-access-denied",
+        "The hub refused the repository: it is gated or private, and the token is missing or has no access.",
+        "Containers and batch jobs do not see the token of the login node.",
+        "the hub refused access ({what}): the repository is gated or private, and this process has no token, or one without "
+        "access",
+        Remediation(
+            "Accept the terms on the model's page, and hand a token to the process",
+            ("hf auth login  # or huggingface-cli login", "docker run -e HF_TOKEN ...", "hf auth whoami"),
+        ),
+        (
+            Signature(
+                ("access a gated repo", "GatedRepoError", "gated repo"),
+                "OSError: You are trying to access a gated repo.",
+                "a gated recurrent unit",
+                r"(?P<what>You are trying to access a gated repo|GatedRepoError|Cannot access gated repo)",
+                source="huggingface_hub 0.16 to 1.x, transformers 4.x and 5.x",
+            ),
+            Signature(
+                "Invalid user token",
+                "OSError: Invalid user token. If you didn't pass a user token, make sure you are properly logged in",
+                "user token",
+                r"(?P<what>Invalid user token)",
+                source="huggingface_hub 0.16 to 1.x",
+            ),
+        ),
+        explains=("FS240", "FS242"),
+    ),
+    Cause(
+        "FS242",
+        "model-folder-or-repository-not-found",
+        "The name given to from_pretrained is neither a folder here nor a repository.",
+        "A path that does not exist is taken for the name of a repository: the folder is not mounted, relative to another "
+        "directory, or the run that was to make it failed.",
+        "{path} is neither a folder here nor a repository of the hub: a path that does not exist is taken for a name",
+        Remediation(
+            "Give the absolute path of the folder, and see that it is mounted; for a private repository hand over a token",
+            ("ls -ld {path}; pwd", "docker run -v $PWD/out:/workspace/out ...", "hf auth whoami"),
+        ),
+        (
+            Signature(
+                "is not a local folder and is not a valid model identifier",
+                "OSError: ./out/final is not a local folder and is not a valid model identifier listed on "
+                "'https://huggingface.co/models'",
+                "is a local folder",
+                r"(?:\w*Error: )?(?P<path>\S+) is not a local folder and is not a valid model identifier",
+                source="transformers 4.x and 5.x",
+            ),
+            Signature(
+                "Repo id must",
+                "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': "
+                "'/models/llama/final'. Use `repo_type` argument if needed.",
+                "Repo id must be given",
+                r"HFValidationError: Repo id must [^\n]*?: '(?P<path>[^']+)'",
+                source="huggingface_hub 0.11 to 1.x: an absolute path that does not exist",
+            ),
+            Signature(
+                "RepositoryNotFoundError",
+                "huggingface_hub.errors.RepositoryNotFoundError: 404 Client Error. Repository Not Found for url: "
+                "https://huggingface.co/api/models/me/none.",
+                "RepositoryNotFoundError was caught",
+                r"RepositoryNotFoundError: (?:.*\n){0,4}?[^\n]*Repository Not Found for url: https?://[^/\s]+/(?:api/(?:models|datasets)/)?(?P<path>\S+?)(?:/resolve/\S*)?\.?(?:\s|$)",
+                source="huggingface_hub 0.8 to 1.x",
+            ),
+        ),
+        explains=("CKP238",),
     ),
 )

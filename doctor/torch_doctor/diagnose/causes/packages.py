@@ -56,55 +56,6 @@ def _submodule_gone(module: str, top: str, verdict: Verdict) -> Verdict:
     )
 
 
-#: extension -> the package that holds it; those of PyTorch's own releases go together with torch
-_HOLDERS = (
-    ("flash_attn", "flash-attn"), ("torchvision", "torchvision"), ("torchaudio", "torchaudio"), ("torchtext", "torchtext"),
-    ("xformers", "xformers"), ("detectron2", "detectron2"), ("mmcv", "mmcv"), ("apex", "apex"), ("amp_C", "apex"),
-    ("fused_layer_norm", "apex"), ("causal_conv1d", "causal-conv1d"), ("selective_scan", "mamba-ssm"),
-    ("vllm", "vllm"), ("exllama", "exllamav2"), ("torch_scatter", "torch-scatter"), ("torch_sparse", "torch-sparse"),
-    ("torch_cluster", "torch-cluster"), ("pytorch3d", "pytorch3d"), ("bitsandbytes", "bitsandbytes"), ("deepspeed", "deepspeed"),
-    ("transformer_engine", "transformer-engine"), ("torchcodec", "torchcodec"), ("torchao", "torchao"), ("natten", "natten"),
-)  # fmt: skip
-_PYTORCHS = {"torchvision", "torchaudio", "torchtext", "torchcodec"}
-
-
-def _holder(text: str) -> str:
-    """The package on PyPI that a file or frame belongs to; empty where nobody knows it."""
-    return next((package for start, package in _HOLDERS if start in text), "")
-
-
-def extension(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """Whose extension it is decides what to install; one built at run time lies in a cache."""
-    file = seen.groups.get("file", "")
-    package = _holder(file or seen.log.lines[seen.index].text)
-    symbol = seen.groups.get("symbol", "")
-    versions = verdict.remedy.commands[0]
-    if package in _PYTORCHS:
-        message = f"the installed {package} was built for another torch" + (
-            f" ({symbol} is missing)" if symbol else ""
-        )
-        remedy = Remediation(
-            f"Install the {package} of the same release as torch, in one command",
-            (
-                "pip list | grep -i -E '^torch'",
-                "pip install --force-reinstall --no-cache-dir torch torchvision torchaudio",
-                f"pip install --force-reinstall --no-deps '{package}==VERSION_FOR_THIS_TORCH'",
-            ),
-        )
-        return with_message(verdict, message, remedy)
-    if "torch_extensions" in file:
-        remedy = Remediation(
-            "Delete the extension that was built for the earlier torch; it is built anew",
-            ("rm -rf ~/.cache/torch_extensions", versions),
-        )
-        return with_message(verdict, verdict.message, remedy)
-    install = f"pip install --force-reinstall --no-cache-dir --no-deps --no-build-isolation {package or 'PACKAGE'}"
-    message = verdict.message.replace(" (its symbol ? does not exist in the installed one)", "").replace(
-        "?", package or "an extension"
-    )
-    return with_message(verdict, message, Remediation(verdict.remedy.text, (versions, install)))
-
-
 def abi(seen: Seen, verdict: Verdict) -> Verdict | None:
     """Which module it is, and which of the two is older."""
     module = seen.near(r"\bin init ([\w.]+)", 12, 0)
@@ -130,6 +81,17 @@ def abi(seen: Seen, verdict: Verdict) -> Verdict | None:
     )
 
 
+#: attribute of torch -> the release that brought it. Source: torch's release notes, 2026-11.
+_SINCE = {
+    "compile": "2.0", "compiler": "2.1", "inference_mode": "1.9", "float8_e4m3fn": "2.1", "float8_e5m2": "2.1",
+    "float8_e8m0fnu": "2.7", "float4_e2m1fn_x2": "2.8", "uint16": "2.3", "uint32": "2.3", "int1": "2.6",
+    "get_default_device": "2.3", "set_default_device": "2.0", "accelerator": "2.6", "vmap": "2.0", "func": "2.0",
+    "_dynamo": "2.0", "xpu": "2.4", "mtia": "2.4", "library": "1.11", "autocast": "1.10", "nested": "1.13",
+    "register_fake": "2.4", "custom_op": "2.4", "scaled_dot_product_attention": "2.0", "register_pytree_node": "2.2",
+    "DeviceMesh": "2.2", "init_device_mesh": "2.2", "OutOfMemoryError": "1.13", "sym_int": "2.0",
+}  # fmt: skip
+
+
 def removed(seen: Seen, verdict: Verdict) -> Verdict | None:
     """The package that lacks the name; a circular import of one's own files is no matter of versions."""
     line = seen.log.lines[seen.index].text
@@ -144,6 +106,24 @@ def removed(seen: Seen, verdict: Verdict) -> Verdict | None:
                 (
                     f'python -c "import {package}; print({package}.__file__)"',
                     "python -X importtime train.py 2>&1 | tail",
+                ),
+            ),
+        )
+    frames = seen.near(r"(?:.*\n)*.*(?:site|dist)-packages/(\w+)[/.]", 12, 0)
+    asks = frames[1] if frames and frames[1] != package else ""
+    name = re.search(r"'(\w+)'$", seen.groups["what"])
+    since = _SINCE.get(name[1]) if name and package == "torch" else None
+    if since:
+        return with_message(
+            verdict,
+            f"{seen.groups['what']}: torch has it from {since} on, and the installed one is older than "
+            f"{asks or 'the package that asks for it'} needs",
+            Remediation(
+                f"Upgrade torch with torchvision and torchaudio, or hold {asks or 'that package'} at a version for this torch",
+                (
+                    f"pip install -U 'torch>={since}' torchvision torchaudio",
+                    "pip list | grep -i -E '^torch|transformers|diffusers|accelerate'",
+                    f"pip install '{asks or 'PACKAGE'}<VERSION'",
                 ),
             ),
         )
@@ -173,6 +153,16 @@ def module_missing(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A project's own folder is not on the path; a package may have another name than its import."""
     module = seen.groups["module"]
     top = module.split(".")[0]
+    if seen.near(r"multiprocessing/(?:spawn|forkserver)\.py", 8, 0):
+        return with_message(
+            verdict,
+            f"the child that spawn or forkserver started cannot import {module}: the parent found it through sys.path as "
+            "changed at run time, or the working directory",
+            Remediation(
+                "Put its folder on PYTHONPATH before Python starts, or install it; the child takes over no changes of sys.path",
+                ("export PYTHONPATH=PROJECT:$PYTHONPATH", "python -m pip install -e ."),
+            ),
+        )
     if "." in module and top in _KNOWN:
         return _submodule_gone(module, top, verdict)
     if _OWN.match(module):
@@ -187,6 +177,28 @@ def module_missing(seen: Seen, verdict: Verdict) -> Verdict | None:
         )
     remedy = Remediation(verdict.remedy.text, (f"python -m pip install {DISTRIBUTIONS.get(top, top)}", _WHICH))
     return with_message(verdict, verdict.message, remedy)
+
+
+def switched_off(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A line before it says which version was wanted, and which is there."""
+    line = seen.told(
+        r"Disabling PyTorch because PyTorch ?>= ?(?P<want>[\d.]+) is required but found (?P<have>[\w.+]+)"
+    )
+    if line is None:
+        return verdict
+    return with_message(
+        verdict,
+        f"torch {line['have']} is too old for this transformers, which needs {line['want']} and therefore behaves as if "
+        "there were no torch",
+        Remediation(
+            verdict.remedy.text,
+            (
+                f"pip install -U 'torch>={line['want']}' torchvision torchaudio",
+                "pip install 'transformers<5'",
+                'python -c "import torch, transformers; print(torch.__version__, transformers.__version__)"',
+            ),
+        ),
+    )
 
 
 def numpy_name(seen: Seen, verdict: Verdict) -> Verdict | None:
@@ -255,88 +267,6 @@ register(
         ),
         judge=abi,
         explains=("PKG2",),
-    ),
-    Cause(
-        "PKG202",
-        "extension-built-for-another-torch",
-        "A compiled extension was built for another torch: a symbol is undefined.",
-        "flash-attn, torchvision, xformers, detectron2 and others are bound to one torch version and C++ ABI.",
-        "{file} was built for another torch (its symbol {symbol} does not exist in the installed one)",
-        Remediation(
-            "Install the build of the extension that belongs to this torch, or build it anew",
-            (
-                'python -c "import torch; print(torch.__version__, torch.version.cuda, '
-                'torch.compiled_with_cxx11_abi())"',
-                "pip install --force-reinstall --no-cache-dir --no-deps --no-build-isolation PACKAGE",
-            ),
-        ),
-        (
-            Signature(
-                "undefined symbol: ",
-                "ImportError: /opt/venv/lib/python3.11/site-packages/flash_attn_2_cuda.so: "
-                "undefined symbol: _ZN3c104cuda9SetDeviceEi",
-                "ImportError: /tmp/torchinductor_user/triton/0/d5/__triton_launcher.so: undefined symbol: "
-                "cuLaunchKernel",
-                r"(?P<file>(?!\S*(?:torchinductor|/triton/|\.triton))/?\S+\.so[\w.]*): undefined symbol: "
-                r"(?P<symbol>(?!nccl|iJIT|cudnn|cublas|__nv|cu[A-Z])\w+)",
-                source="glibc",
-            ),
-            Signature(
-                "operator torchvision::",
-                "RuntimeError: operator torchvision::nms does not exist",
-                "operator exists",
-                r"operator (?P<file>torchvision)::(?P<symbol>\w+) does not exist",
-                source="torchvision of another torch",
-            ),
-            Signature(
-                "Couldn't load custom C++ ops",
-                "RuntimeError: Couldn't load custom C++ ops. This can happen if your PyTorch and torchvision "
-                "versions are incompatible",
-                "C++ ops",
-                source="torchvision 0.6 to 0.30",
-            ),
-            Signature(
-                "were compiled with different CUDA",
-                "RuntimeError: Detected that PyTorch and torchaudio were compiled with different CUDA versions.",
-                "compiled with",
-                r"PyTorch and (?P<file>\w+) were compiled with different CUDA",
-                source="torchvision, torchaudio",
-            ),
-            Signature(
-                "xFormers can't load C++/CUDA extensions",
-                "WARNING[XFORMERS]: xFormers can't load C++/CUDA extensions. xFormers was built for: PyTorch 2.1.0",
-                "xFormers",
-                source="xformers 0.0.16 to 0.0.33",
-            ),
-        ),
-        judge=extension,
-        explains=("PKG2",),
-    ),
-    Cause(
-        "PKG232",
-        "torchvision-without-cuda",
-        "torchvision is a CPU build beside a CUDA torch.",
-        "Its operators (nms, roi_align) have no CUDA kernels then; pip or conda took it from another index than torch.",
-        "the installed {package} is a CPU-only build ({op} has no CUDA kernel), beside a torch that uses CUDA",
-        Remediation(
-            "Install it from the same index and release as torch",
-            (
-                "pip list | grep -i -E '^torch'",
-                "pip install --force-reinstall --no-cache-dir torch torchvision --index-url https://download.pytorch.org/whl/cu128",
-                'python -c "import torchvision; print(torchvision.__version__, torchvision.version.cuda)"',
-            ),
-        ),
-        (
-            Signature(
-                "Could not run 'torch",
-                "NotImplementedError: Could not run 'torchvision::nms' with arguments from the 'CUDA' backend. This could "
-                "be because the operator doesn't exist for this backend",
-                "NotImplementedError: Could not run 'aten::empty_strided' with arguments from the 'CUDA' backend.",
-                r"Could not run '(?P<op>(?P<package>torchvision|torchaudio)::\w+)' with arguments from the 'CUDA' backend",
-                source="torch 1.5 to 2.15",
-            ),
-        ),
-        explains=("GPU213", "PKG202"),
     ),
     Cause(
         "PKG233",
@@ -414,121 +344,6 @@ register(
         explains=("PKG20",),
     ),
     Cause(
-        "PKG231",
-        "mkl-too-new-for-torch",
-        "The conda MKL is newer than the one that torch was linked against.",
-        "MKL 2024.1 dropped iJIT_NotifyEvent, which conda builds of torch up to 2.2 need.",
-        "torch needs an older MKL: iJIT_NotifyEvent was dropped in MKL 2024.1",
-        Remediation(
-            "Install MKL 2024.0 beside this torch, or a newer torch",
-            ("conda install 'mkl<2024.1'", "pip install mkl==2024.0"),
-        ),
-        (
-            Signature(
-                "undefined symbol: iJIT_",
-                "ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_cpu.so: undefined symbol: "
-                "iJIT_NotifyEvent",
-                "undefined symbol: ncclCommSplit",
-                r"undefined symbol: iJIT_\w+",
-                source="torch 1.13 to 2.2 from conda, MKL 2024.1 and later",
-            ),
-        ),
-        explains=("PKG2",),
-    ),
-    Cause(
-        "PKG203",
-        "cuda-libraries-mixed",
-        "A CUDA library of another version is loaded in place of torch's own.",
-        "LD_LIBRARY_PATH or ldconfig leads to a system CUDA, or the nvidia-* wheels do not belong to this torch.",
-        "a CUDA library of another version than torch's is loaded ({symbol} is undefined): LD_LIBRARY_PATH or "
-        "mixed nvidia-* wheels",
-        Remediation(
-            "Take other CUDA folders out of LD_LIBRARY_PATH, and reinstall torch with the wheels that it pins",
-            ("unset LD_LIBRARY_PATH", "pip install --force-reinstall torch", "pip check; pip list | grep nvidia-"),
-        ),
-        (
-            Signature(
-                "undefined symbol: ",
-                "ImportError: /opt/venv/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so: undefined symbol: "
-                "ncclCommRegister",
-                "ImportError: /x/flash_attn_2_cuda.so: undefined symbol: _ZN3c104cuda9SetDeviceEi",
-                r"\.so[\w.]*: undefined symbol: "
-                r"(?P<symbol>(?:nccl|cudnn|cublas|cusparse|__nvJitLink|nvJitLink|__nv|cusolver)\w*)",
-                source="glibc",
-            ),
-            Signature(
-                "undefined symbol: __nvJitLink",
-                "libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version libnvJitLink.so.12",
-                "nvJitLink",
-                r"undefined symbol: (?P<symbol>__nvJitLink\w+)",
-                source="CUDA 12",
-            ),
-        ),
-        explains=("PKG2",),
-    ),
-    Cause(
-        "PKG204",
-        "shared-library-missing",
-        "A shared library is not there.",
-        "The package that holds it is not installed, or the loader does not look there.",
-        "the shared library {lib} is missing{why}",
-        Remediation("Install the package that holds it", ("ldd FILE | grep 'not found'", "{install}")),
-        (
-            Signature(
-                "cannot open shared object file",
-                "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
-                "cannot open file",
-                r"(?P<lib>lib[\w.+-]+\.so[\w.]*): cannot open shared object file: No such file",
-                source="glibc",
-            ),
-            Signature(
-                "libcudnn",
-                "Could not load library libcudnn_cnn_infer.so.8. Error: libcuda.so: cannot open shared object file",
-                "libcudnn found",
-                r"(?:Could not load library|Unable to load any of \{) ?(?P<lib>libcudnn[\w.]*)",
-                source="cuDNN 8 and 9",
-            ),
-            Signature(
-                "Unable to load any of",
-                "Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9.1, libcudnn_ops.so.9, "
-                "libcudnn_ops.so}",
-                "load any",
-                r"Unable to load any of \{(?P<lib>libcudnn[\w.]*)",
-                source="cuDNN 9",
-            ),
-        ),
-        judge=lambda seen, verdict: _library(seen, verdict),
-        explains=("PKG2",),
-    ),
-    Cause(
-        "PKG205",
-        "glibc-too-old",
-        "The system's C or C++ library is older than a wheel needs.",
-        "A wheel was built on a newer system; GLIBC cannot be upgraded within a release.",
-        "{lib} lacks version {version}: the system is older than what the package was built on",
-        Remediation(
-            "Use a newer base system or an older build of the package; for GLIBCXX a newer libstdc++ (conda's "
-            "comes first on LD_LIBRARY_PATH in many cases)",
-            (
-                "ldd --version",
-                "strings $(gcc -print-file-name=libstdc++.so.6) | grep GLIBCXX",
-                "conda install -c conda-forge libstdcxx-ng",
-            ),
-        ),
-        (
-            Signature(
-                "' not found",
-                "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.32' not found (required by "
-                "/opt/venv/lib/python3.11/site-packages/x.so)",
-                "module 'x' not found",
-                r"(?P<lib>\S*lib[\w.+-]+\.so[\w.]*): version "
-                r"`(?P<version>(?:GLIBC|GLIBCXX|CXXABI|GOMP|OPENSSL)_[\w.]+)' not found",
-                source="glibc",
-            ),
-        ),
-        explains=("PKG2",),
-    ),
-    Cause(
         "PKG206",
         "module-not-installed",
         "A module is not installed in the Python that runs.",
@@ -594,118 +409,53 @@ register(
         kind=VAGUE,
     ),
     Cause(
-        "PKG208",
-        "cuda-toolkit-mismatch",
-        "The CUDA toolkit that builds an extension is not that of the installed torch.",
-        "nvcc of the system and torch.version.cuda must have the same major version.",
-        "the CUDA toolkit for building extensions ({have}) is not the one that torch was built with ({want})",
+        "PKG235",
+        "torch-too-old-for-package",
+        "A package does not see the installed torch, since it is too old for it.",
+        "transformers from 4.57 on switches PyTorch off when it is older than it supports, and then says that torch was not "
+        "found, though it is there.",
+        "transformers says that it finds no PyTorch: torch is missing in this environment, or older than it supports",
         Remediation(
-            "Install the toolkit of torch.version.cuda, or the torch built for the toolkit, and set CUDA_HOME",
+            "Upgrade torch with its torchvision and torchaudio, or hold transformers at a version for this torch",
             (
-                'python -c "import torch; print(torch.version.cuda)"; nvcc --version',
-                "export CUDA_HOME=/usr/local/cuda-12.8",
+                'python -c "import sys, torch; print(sys.executable, torch.__version__)"; pip show transformers | head -2',
+                "pip install -U torch torchvision torchaudio",
+                "pip install 'transformers<5'",
             ),
         ),
         (
             Signature(
-                "mismatches the version that was used to compile",
-                "RuntimeError: The detected CUDA version (12.1) mismatches the version that was used to compile "
-                "PyTorch (11.8). Please make sure to "
-                "use the same CUDA versions.",
-                "version mismatches",
-                r"detected CUDA version \((?P<have>[\d.]+)\) mismatches the version that was used to "
-                r"compile\s+PyTorch \((?P<want>[\d.]+)\)",
-                source="torch 1.3 to 2.15, torch/utils/cpp_extension.py",
+                "requires the PyTorch library but it was not found",
+                "ImportError: \nAutoModelForCausalLM requires the PyTorch library but it was not found in your environment.",
+                "it requires the PyTorch library",
+                source="transformers 4.x and 5.x",
             ),
         ),
-        explains=("PKG2",),
+        judge=switched_off,
+        explains=("PKG206",),
     ),
     Cause(
-        "PKG209",
-        "cuda-toolkit-missing",
-        "An extension is to be built and there is no CUDA toolkit.",
-        "The wheels of torch carry the run time, not nvcc.",
-        "there is no CUDA toolkit (nvcc) to build an extension with{what}",
+        "PKG238",
+        "protobuf-too-new",
+        "Generated protobuf code is older than the installed protobuf.",
+        "protobuf 4 refuses code of protoc before 3.19; TensorBoard, wandb, onnx and sentencepiece's models bring such code.",
+        "a package's generated protobuf code is too old for the installed protobuf",
         Remediation(
-            "Install a prebuilt wheel of the extension, or the CUDA toolkit, and set CUDA_HOME",
-            ("apt-get install -y cuda-nvcc-12-8", "export CUDA_HOME=/usr/local/cuda"),
+            "Upgrade the package whose _pb2.py the traceback names, or hold protobuf below 3.21",
+            (
+                "pip install 'protobuf<3.21'",
+                "pip install -U tensorboard wandb onnx",
+                "export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python  # slow",
+            ),
         ),
         (
             Signature(
-                "CUDA_HOME environment variable is not set",
-                "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.",
-                "CUDA_HOME set",
-                source="torch 1.0 to 2.15",
-            ),
-            Signature(
-                "No such file or directory: '",
-                "FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda/bin/nvcc'",
-                "No such file or directory: 'x'",
-                r"No such file or directory: '(?:[^']*/)?nvcc'",
-                source="torch 1.0 to 2.15",
+                ("Descriptors cannot be created directly", "Descriptors cannot not be created directly"),
+                "TypeError: Descriptors cannot be created directly.\nIf this call came from a _pb2.py file, your generated code is "
+                "out of date",
+                "Descriptors can be created directly",
+                source="protobuf 4.21 to 6",
             ),
         ),
-        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("?", "")),
-        explains=("PKG2", "FS208"),
     ),
 )
-
-#: libraries whose names carry the version of CUDA
-_OF_CUDA = ("libcudart", "libcublas", "libcufft", "libcusparse", "libcusolver", "libcurand", "libnvrtc", "libcupti")
-_LIBRARIES = (
-    (
-        "libcudart",
-        ": the CUDA runtime of another CUDA version than the installed torch's, for which a package was built",
-        "pip install nvidia-cuda-runtime-cu12",
-    ),
-    ("libcudnn", ": cuDNN is not installed where the loader looks", "pip install nvidia-cudnn-cu12"),
-    ("libcublas", ": cuBLAS is not installed where the loader looks", "pip install nvidia-cublas-cu12"),
-    ("libnccl", ": NCCL is not installed where the loader looks", "pip install nvidia-nccl-cu12"),
-    (
-        "libcuda.so",
-        ": the driver is not mounted into the container",
-        "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
-    ),
-    (
-        "libnvidia-ml",
-        ": the driver is not mounted into the container",
-        "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
-    ),
-    ("libGL.so", ": OpenCV's graphics build needs it", "pip install opencv-python-headless"),
-    ("libgthread", ": OpenCV's graphics build needs it", "pip install opencv-python-headless"),
-    ("libgomp", ": the OpenMP run time is not in this image", "apt-get install -y libgomp1"),
-    (
-        "libpython",
-        ": this Python was built without a shared library, or it is not on the loader's path",
-        "apt-get install -y libpython3-dev",
-    ),
-    ("libsndfile", ": an audio library is not in this image", "apt-get install -y libsndfile1"),
-)
-
-
-def _library(seen: Seen, verdict: Verdict) -> Verdict | None:
-    name = seen.groups.get("lib", "")
-    frame = seen.near(r"site-packages/(\w+)[/.]", 12, 0)
-    package = _holder(frame[1]) if frame else ""
-    if package and name.startswith(_OF_CUDA):
-        return with_message(
-            verdict,
-            f"{package} was built for another CUDA than the installed torch: {name} is missing, which the CUDA version of "
-            "that build brings",
-            Remediation(
-                f"Install the {package} that belongs to this torch",
-                (
-                    'python -c "import torch; print(torch.__version__, torch.version.cuda)"',
-                    "pip install --force-reinstall --no-cache-dir torch torchvision torchaudio"
-                    if package in _PYTORCHS
-                    else f"pip install --force-reinstall --no-cache-dir --no-build-isolation {package}",
-                ),
-            ),
-        )
-    for start, why, command in _LIBRARIES:
-        if name.startswith(start):
-            remedy = Remediation(verdict.remedy.text, (verdict.remedy.commands[0], command))
-            return with_message(verdict, verdict.message.replace("?", why), remedy)
-    return with_message(
-        verdict, verdict.message.replace("?", ""), Remediation(verdict.remedy.text, verdict.remedy.commands[:1])
-    )

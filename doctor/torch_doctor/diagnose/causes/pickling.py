@@ -111,7 +111,13 @@ UNPICKLABLE = (
     ),
     (r"dict_(?:keys|values|items)", "a view of a dict", "keep list(d.keys()) in place of the view"),
     (
-        r"Tokenizer|\w*[Cc]lient|\w*[Ss]ession|(?:\w+\.)*HASH",
+        r"(?:\w+\.)*(?:ProcessGroup\w*|Work|Store)",
+        "a process group of torch.distributed",
+        "make it in each worker, or leave it out in __getstate__: the data set or a hook holds the trainer or the "
+        "wrapped model",
+    ),
+    (
+        r"(?:\w+\.)*(?:SwigPyObject|PyCapsule)|(?:builtins\.)?Py\w+|\w*Tokenizer|\w*[Cc]lient|\w*[Ss]ession|(?:\w+\.)*HASH",
         "a client or native object",
         "make it in each worker, or leave it out in __getstate__",
     ),
@@ -129,6 +135,8 @@ def unpicklable(seen: Seen, verdict: Verdict) -> Verdict | None:
     kind = seen.groups.get("kind", "")
     for pattern, what, todo in UNPICKLABLE:
         if re.fullmatch(pattern, kind):
+            if elsewhere := _elsewhere(seen, f"{what} ({kind})"):
+                return with_message(verdict, elsewhere[0], elsewhere[1], type=kind)
             return with_message(
                 verdict,
                 f"{what} ({kind}) hangs off the data set, sampler or another argument of the workers{_place(seen)}, and "
@@ -136,7 +144,36 @@ def unpicklable(seen: Seen, verdict: Verdict) -> Verdict | None:
                 Remediation(todo[0].upper() + todo[1:], _code(todo, verdict.remedy.commands)),
                 type=kind,
             )
-    return with_message(verdict, verdict.message.replace("workers,", f"workers{_place(seen)},"))
+    if elsewhere := _elsewhere(seen, f"a {kind} object"):
+        return with_message(verdict, elsewhere[0], elsewhere[1], type=kind)
+    remedy = Remediation("Make it in each worker, or leave it out in __getstate__", _LEFT_OUT)
+    return with_message(verdict, verdict.message.replace("workers,", f"workers{_place(seen)},"), remedy)
+
+
+def _elsewhere(seen: Seen, what: str) -> tuple[str, Remediation] | None:
+    """copy.deepcopy and the functions of datasets, Ray and joblib pickle, too: no worker of a DataLoader is meant."""
+    if seen.near(r'/copy\.py", line \d+, in (?:deepcopy|copy|_reconstruct)', 12, 0):
+        return (
+            f"{what} hangs off an object that copy.deepcopy is to copy (an averaged model, a configuration, a search)",
+            Remediation(
+                "Copy what is needed only (a state_dict, a plain dict), or leave the object out in __deepcopy__ or "
+                "__getstate__",
+                ("state = {k: v.clone() for k, v in model.state_dict().items()}", *_LEFT_OUT),
+            ),
+        )
+    if seen.near(r"/dill/_dill\.py|cloudpickle|/joblib/|ray/_private|/pyspark/", 14, 0):
+        return (
+            f"{what} is held by the function that is sent to other processes (datasets.map, Ray, joblib), and cannot be "
+            "pickled",
+            Remediation(
+                "Let the function take what it needs as arguments or make it inside; a method holds its whole object",
+                (
+                    "def prepare(row): ...  # at module level, not self.prepare",
+                    "dataset.map(prepare, fn_kwargs={'size': 224})",
+                ),
+            ),
+        )
+    return None
 
 
 def _place(seen: Seen) -> str:

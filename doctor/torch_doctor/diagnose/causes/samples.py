@@ -114,7 +114,7 @@ register(
         "data-file-damaged",
         "A data file is cut short or has another format.",
         "A Parquet, Arrow or NumPy file ends with its index or states its length; a copy or download that was cut lacks it. A Git LFS pointer or an error page is another format.",
-        "a data file is cut short or is no such file ({what})",
+        "a data file is cut short or has another format than its name says ({what})",
         Remediation(
             "Compare its size and first bytes with the source and fetch it again",
             (
@@ -161,6 +161,13 @@ register(
                 "magic string",
                 r"(?P<what>magic string is not correct[^\n]{0,60})",
                 source="NumPy 1.x and 2.x, np.load",
+            ),
+            Signature(
+                "Failed to interpret file",
+                "_pickle.UnpicklingError: Failed to interpret file 'data/train.npy' as a pickle",
+                "interpret the file",
+                r"(?P<what>Failed to interpret file '[^']*' as a pickle)",
+                source="NumPy 1.x and 2.x, np.load: neither .npy nor .npz, such as a Git LFS pointer",
             ),
             Signature(
                 "during blosc decompression",

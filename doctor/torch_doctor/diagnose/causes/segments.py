@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import VAGUE, Cause, Signature, register
+from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
+
+
+def left_over(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """MosaicML's streaming names its segments by a counter, and brings what removes those of dead runs."""
+    if not seen.has(r"streaming/base|Reused local director|clean_stale_shared_memory"):
+        return verdict
+    return with_message(
+        verdict,
+        "StreamingDataset found shared memory segments of another run (/dev/shm/00000N_*): left by a run that was killed, "
+        "or in use by one that reads the same local folder",
+        Remediation(
+            "See that no other run uses the folder, then remove the segments once, before the first StreamingDataset, on "
+            "one rank; or give each run a local folder of its own",
+            (
+                'python -c "from streaming.base.util import clean_stale_shared_memory as c; c()"',
+                "ls -l /dev/shm/0*; fuser -v /dev/shm/0*",
+                "rm -f /dev/shm/0*_*",
+            ),
+        ),
+    )
+
 
 register(
     Cause(
@@ -33,8 +54,39 @@ register(
                 r"'(?P<name>/[^']*)'",
                 source="python 3.8 to 3.14, multiprocessing/shared_memory.py",
             ),
+            Signature(
+                "Reused local director",
+                "ValueError: Reused local directory: ['/raid/c4/train'] vs ['/raid/c4/train']. Provide a different one.",
+                "Reused the local directory",
+                r"Reused local director(?:y|ies): \[",
+                source="MosaicML streaming 0.4 to 0.12, streaming/base/shared",
+            ),
         ),
+        judge=left_over,
         explains=("FS2",),
+    ),
+    Cause(
+        "SHM218",
+        "object-store-full",
+        "Ray's object store is full.",
+        "Objects stay in the store as long as a reference lives; the store has its own size, which /dev/shm only bounds.",
+        "Ray's object store is full: it is smaller than what tasks keep a reference to[[ (an object of {bytes} bytes)]]",
+        Remediation(
+            "Drop references (del ref), hand over paths or smaller pieces, or give the store more memory, up to the size "
+            "of /dev/shm",
+            ("ray memory --stats-only", "ray.init(object_store_memory=20 * 2**30)", "docker run --shm-size=24g ..."),
+        ),
+        (
+            Signature(
+                ("ObjectStoreFullError", "the object store is full"),
+                "ray.exceptions.ObjectStoreFullError: Failed to put object ffff into the object store because the object "
+                "store is full. Object size is 4294967296 bytes.",
+                "the object store is up",
+                r"ObjectStoreFullError[^\n]*?(?:Object size is (?P<bytes>\d+))?|because the object store is full",
+                source="Ray 1.x and 2.x",
+            ),
+        ),
+        explains=("SHM202",),
     ),
     Cause(
         "SHM216",

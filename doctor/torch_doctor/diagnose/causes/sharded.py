@@ -88,4 +88,38 @@ register(
             ),
         ),
     ),
+    Cause(
+        "CKP247",
+        "shard-of-a-rank-missing",
+        "The part of the checkpoint that a rank wrote is not there.",
+        "ZeRO writes a file per rank. Fewer ranks saved it, another ZeRO stage did, or the folder is a local disk of each "
+        "node, so that other nodes' files are not seen.",
+        "the shard of rank {rank} is missing: fewer ranks or another ZeRO stage saved the checkpoint, or each node wrote to a "
+        "local folder of its own",
+        Remediation(
+            "Load with the ranks and the stage that saved it; keep checkpoints on a file system that all nodes share",
+            (
+                "ls CHECKPOINT_FOLDER/global_step*/ | head",
+                "findmnt -T CHECKPOINT_FOLDER -o FSTYPE,SOURCE",
+                "python zero_to_fp32.py CHECKPOINT_FOLDER OUT",
+            ),
+        ),
+        (
+            Signature(
+                "zero_pp_rank_",
+                "FileNotFoundError: [Errno 2] No such file or directory: 'out/global_step600/bf16_zero_pp_rank_4_mp_rank_00_optim_states.pt'",
+                "saved zero_pp_rank_4_mp_rank_00_optim_states.pt",
+                r"No such file or directory: '[^']*zero_pp_rank_(?P<rank>\d+)_[^']*'",
+                source="DeepSpeed 0.4 to 0.18",
+            ),
+            Signature(
+                ".distcp'",
+                "FileNotFoundError: [Errno 2] No such file or directory: 'ckpt/step-400/__7_0.distcp'",
+                "wrote '__7_0.distcp'",
+                r"No such file or directory: '[^']*__(?P<rank>\d+)_\d+\.distcp'",
+                source="torch 2.1 to 2.15, torch.distributed.checkpoint",
+            ),
+        ),
+        explains=("FS208",),
+    ),
 )

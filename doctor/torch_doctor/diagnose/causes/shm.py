@@ -200,6 +200,15 @@ register(
                 source="torch 2.1 to 2.15, aten/src/ATen/MapAllocator.cpp",
             ),
             Signature(
+                "unable to mmap",
+                "shm              64M   64M     0 100% /dev/shm\nRuntimeError: unable to mmap 602112 bytes from file "
+                "</torch_99_2810_3>: Invalid argument (22)",
+                "RuntimeError: unable to mmap 602112 bytes from file </torch_99_2810_3>: Invalid argument (22)",
+                r"unable to mmap \d+ bytes from file </torch_[^>]*>: (?:Invalid argument|No space left)",
+                also=(_SHM_SHORT,),
+                source="torch 1.0 to 2.15, with df beside it",
+            ),
+            Signature(
                 "joblib_memmapping_folder",
                 "/dev/shm/joblib_memmapping_folder_77_abc\nOSError: [Errno 28] No space left on device",
                 "joblib_memmapping_folder_77",

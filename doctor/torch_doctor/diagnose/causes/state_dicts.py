@@ -46,6 +46,8 @@ def keys(seen: Seen, verdict: Verdict) -> Verdict | None:
         return _loaded_wrapped(verdict, wanted)
     if "size mismatch" in text:
         return None
+    if known := _adapters(verdict, missing, unexpected) or _harmless(verdict, missing, unexpected):
+        return known
     if nested := _PARTS.intersection(unexpected):
         return _whole_file(verdict, sorted(nested, key=len, reverse=True)[0])
     if part := _submodule(missing, unexpected):
@@ -62,6 +64,66 @@ def keys(seen: Seen, verdict: Verdict) -> Verdict | None:
         missing=len(missing),
         unexpected=len(unexpected),
     )
+
+
+#: entries that carry no weights, and came or went with a version. Source: torch, transformers, timm, thop.
+_BUFFERS = re.compile(
+    r"(?:position_ids|num_batches_tracked|relative_position_index|inv_freq|total_ops|total_params|attn_mask|masked_bias"
+    r"|token_type_ids|attn\.bias|_extra_state)$"
+)
+
+
+def _harmless(verdict: Verdict, missing: list[str], unexpected: list[str]) -> Verdict | None:
+    """Buffers that another version keeps or drops: the weights are all there."""
+    names = missing + unexpected
+    if not names or not all(_BUFFERS.search(name) for name in names):
+        return None
+    kinds = ", ".join(sorted({name.rsplit(".", 1)[-1] for name in names}))
+    return with_message(
+        verdict,
+        f"only buffers without weights differ ({kinds}): another version of the library or a profiler made or dropped them",
+        Remediation(
+            "Load with strict=False, and see that nothing else is missing; or load with the version that saved it",
+            (
+                "missing, unexpected = model.load_state_dict(state, strict=False); print(missing, unexpected)",
+                f"for k in [k for k in state if k.endswith({names[0].rsplit('.', 1)[-1]!r})]: state.pop(k)",
+            ),
+        ),
+        missing=len(missing),
+        unexpected=len(unexpected),
+    )
+
+
+def _adapters(verdict: Verdict, missing: list[str], unexpected: list[str]) -> Verdict | None:
+    """LoRA layers on one side only: an adapter for a bare model, or bare weights for a wrapped one."""
+    wanted = [name for name in missing if "lora_" in name or ".base_layer." in name]
+    saved = [name for name in unexpected if "lora_" in name or ".base_layer." in name]
+    if saved and not wanted:
+        return with_message(
+            verdict,
+            "the checkpoint holds LoRA adapter weights, and the model that loads it has no adapter layers",
+            Remediation(
+                "Load it as an adapter onto the base model, and merge it where a bare model is wanted",
+                (
+                    "model = PeftModel.from_pretrained(base_model, ADAPTER_FOLDER)",
+                    "model = model.merge_and_unload()",
+                ),
+            ),
+        )
+    if wanted and not saved:
+        return with_message(
+            verdict,
+            "the model has LoRA adapter layers (PEFT), and the checkpoint holds none: it is the base model's or a merged one",
+            Remediation(
+                "Load the base weights before get_peft_model; load an adapter through PEFT",
+                (
+                    "base.load_state_dict(state); model = get_peft_model(base, config)",
+                    "set_peft_model_state_dict(model, adapter_state)",
+                    "PeftModel.from_pretrained(base, ADAPTER_FOLDER)",
+                ),
+            ),
+        )
+    return None
 
 
 def _submodule(missing: list[str], unexpected: list[str]) -> tuple[str, bool] | None:
@@ -374,5 +436,65 @@ register(
                 source="torch 0.4 to 2.15",
             ),
         ),
+    ),
+    Cause(
+        "CKP244",
+        "meta-tensors-without-data",
+        "Tensors of the meta device have shapes and no data, and were to be copied or used.",
+        "A model that was built under torch.device('meta'), init_empty_weights or low_cpu_mem_usage gets its data only when "
+        "weights are assigned to it; parameters that the checkpoint lacks stay empty.",
+        "the model, or part of it, is on the meta device and has no data: weights were never loaded into it",
+        Remediation(
+            "Assign the weights in place of copying them, or allocate first and load then; let accelerate or from_pretrained "
+            "place the model, without .to()",
+            (
+                "model.load_state_dict(state, assign=True)",
+                "model.to_empty(device='cuda'); model.load_state_dict(state)",
+                "[n for n, p in model.named_parameters() if p.is_meta]  # what the checkpoint lacks",
+            ),
+        ),
+        (
+            Signature(
+                "Cannot copy out of meta tensor; no data!",
+                "NotImplementedError: Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of "
+                "torch.nn.Module.to() when moving module from meta to a different device.",
+                "copy of a meta tensor",
+                source="torch 1.9 to 2.15",
+            ),
+            Signature(
+                "Tensor on device meta is not on the expected device",
+                "RuntimeError: Tensor on device meta is not on the expected device cuda:0!",
+                "Tensor on device cpu is not on the expected device cuda:0!",
+                source="torch 2.0 to 2.15",
+            ),
+        ),
+        explains=("CKP201", "DEV2"),
+    ),
+    Cause(
+        "CKP248",
+        "optimizer-state-on-other-device",
+        "The optimizer's state lies on another device than its parameters.",
+        "optimizer.load_state_dict puts the state where the parameters are at that time; a model that is moved afterwards "
+        "leaves it behind.",
+        "the optimizer's state is on another device than the parameters: it was restored, or the optimizer made, before the "
+        "model was moved",
+        Remediation(
+            "Move the model first, then make the optimizer and load its state",
+            (
+                "model.to(device); optimizer = AdamW(model.parameters()); optimizer.load_state_dict(state['optimizer'])",
+                "for s in optimizer.state.values():\n    for k, v in s.items():\n        if torch.is_tensor(v): s[k] = v.to(device)",
+            ),
+        ),
+        (
+            Signature(
+                "torch/optim/",
+                '  File "/x/torch/optim/adam.py", line 532, in _multi_tensor_adam\nRuntimeError: Expected all tensors to be on '
+                "the same device, but found at least two devices, cuda:0 and cpu!",
+                '  File "/x/torch/optim/adam.py", line 532, in _multi_tensor_adam\nRuntimeError: CUDA error: out of memory',
+                r"torch/optim/\w+\.py\"[^\n]*\n(?:(?!  File )[^\n]*\n){0,3}?[^\n]*Expected all tensors to be on the same device",
+                source="torch 1.0 to 2.15, torch/optim",
+            ),
+        ),
+        explains=("DEV2",),
     ),
 )

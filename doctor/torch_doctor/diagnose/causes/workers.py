@@ -345,14 +345,14 @@ register(
     Cause(
         "WRK236",
         "pool-process-gone",
-        "A process of a pool (joblib, concurrent.futures) ended without an exception.",
+        "A process of a pool (joblib, concurrent.futures, datasets.map) ended without an exception.",
         "The OOM killer or a native crash ended it; the text leaves both open. A main guard that is missing does it, too.",
         "a process of a pool ended without an exception: killed by the OOM killer, crashed in native code, or never started (no main guard); this line alone does not tell which",
         Remediation(
             "Look for a kill in the kernel's log, use fewer processes, and run once without the pool",
             (
                 "dmesg -T | grep -i -E 'oom-kill|killed process'",
-                "n_jobs=1  # or ProcessPoolExecutor(max_workers=2)",
+                "n_jobs=1  # or ProcessPoolExecutor(max_workers=2), dataset.map(..., num_proc=1)",
                 "PYTHONFAULTHANDLER=1 python train.py",
             ),
         ),
@@ -363,6 +363,14 @@ register(
                 "worker terminated",
                 r"TerminatedWorkerError: ",
                 source="joblib 0.12 to 1.5",
+            ),
+            Signature(
+                "abruptly died during map operation",
+                "RuntimeError: One of the subprocesses has abruptly died during map operation.To debug the error, disable "
+                "multiprocessing.",
+                "a subprocess of the map operation",
+                r"One of the subprocesses has abruptly died during map operation",
+                source="datasets 2.x to 4.x: num_proc",
             ),
             Signature(
                 "BrokenProcessPool",
@@ -403,9 +411,50 @@ register(
                 also=(r"(?i)\b(?:hang|hangs|hung|stuck|deadlock(?!s)|timed out|no progress|futex)",),
                 source="python 3.12 to 3.14",
             ),
+            Signature(
+                "(cv2)",
+                'Thread 4412 (idle): "MainThread"\n    resize (cv2)\n    __getitem__ (data.py:33)\n    _worker_loop '
+                "(torch/utils/data/_utils/worker.py:309)",
+                '  File "data.py", line 33, in __getitem__ (cv2)\ncv2.error: resize',
+                r"^Thread [^\n]*\n(?:.*\n){0,6}?[^\n]*\(cv2\)(?:.*\n){1,12}?[^\n]*_worker_loop",
+                source="py-spy of OpenCV 4 in a forked worker",
+            ),
         ),
         kind=VAGUE,
+        explains=("SES212", "WRK208"),
         decide="py-spy dump --pid WORKER",
+    ),
+    Cause(
+        "WRK237",
+        "fork-server-gone",
+        "The fork server of multiprocessing does not answer.",
+        "With forkserver, the default on Linux from Python 3.14 on, one server process forks all workers. It may have been "
+        "killed, have failed while it imported the main module, or its socket in the temporary folder was deleted.",
+        "the fork server of multiprocessing does not answer: it was killed, failed while importing the script, or its socket "
+        "in the temporary folder was deleted",
+        Remediation(
+            "Read the first traceback above; look for a kill; keep cleaners off the temporary folder; or start workers by "
+            "another method",
+            (
+                "dmesg -T | grep -i -E 'oom-kill|killed process'",
+                "ls -ld ${TMPDIR:-/tmp}/pymp-*",
+                "DataLoader(..., multiprocessing_context='spawn')",
+            ),
+        ),
+        (
+            Signature(
+                "forkserver.py",
+                '  File "/usr/lib/python3.14/multiprocessing/forkserver.py", line 91, in connect_to_new_process\n    '
+                "client.connect(self._forkserver_address)\nConnectionRefusedError: [Errno 111] Connection refused",
+                '  File "/usr/lib/python3.14/multiprocessing/forkserver.py", line 91, in connect_to_new_process\nKeyboardInterrupt',
+                r"multiprocessing/forkserver\.py\"[^\n]*(?:connect_to_new_process|read_signed|ensure_running)[^\n]*\n(?:.*\n){0,6}?"
+                r"(?:ConnectionRefusedError|ConnectionResetError|FileNotFoundError: \[Errno 2\]|EOFError|BrokenPipeError)[^\n]*",
+                source="python 3.8 to 3.14, multiprocessing/forkserver.py",
+            ),
+        ),
+        kind=VAGUE,
+        explains=("WRK222",),
+        decide="dmesg -T | tail",
     ),
     Cause(
         "WRK222",

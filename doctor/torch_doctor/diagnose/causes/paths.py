@@ -1,0 +1,120 @@
+"""Paths of the wrong kind: folders for files, links that lead nowhere, moves across file systems."""
+
+from __future__ import annotations
+
+from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.model import Remediation
+
+
+def kind(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """An archive on the way is not unpacked; a folder where a checkpoint is looked for is a checkpoint of several files."""
+    path = seen.groups.get("path", "")
+    if "Not a directory" in seen.log.lines[seen.index].text:
+        archive = next((end for end in (".zip/", ".tar/", ".tar.gz/", ".tgz/") if end in f"{path}/"), "")
+        why = (
+            "an archive stands on the way and is not unpacked"
+            if archive
+            else "a file stands where a folder is expected"
+        )
+        unpack = "unzip ARCHIVE.zip -d FOLDER" if archive == ".zip/" else "tar xf ARCHIVE -C FOLDER"
+        return with_message(
+            verdict,
+            f"{path}: {why}",
+            Remediation(
+                "Unpack the archive, or give the folder itself" if archive else "Give the folder, or remove the file",
+                ((unpack,) if archive else ()) + ("ls -ld PATH; file PATH",),
+            ),
+        )
+    return verdict
+
+
+register(
+    Cause(
+        "FS235",
+        "path-of-the-wrong-kind",
+        "A folder is where a file is expected, or the other way round.",
+        "A checkpoint of several files is a folder; a bind mount of a file that does not exist on the host makes Docker "
+        "create a folder of that name.",
+        "{path} is a folder, and a file is expected there",
+        Remediation(
+            "Name the file in it; a bind mount whose source did not exist was made as a folder: make the file first",
+            ("ls -l PATH", "torch.load(PATH + '/pytorch_model.bin')", "docker run -v $PWD/cfg.yaml:/cfg.yaml:ro ..."),
+        ),
+        (
+            Signature(
+                ("[Errno 21] Is a directory", "[Errno 20] Not a directory"),
+                "IsADirectoryError: [Errno 21] Is a directory: 'ckpt/best'",
+                "IsADirectoryError was caught",
+                r"\[Errno (?:21\] Is a directory|20\] Not a directory): '(?P<path>[^'\n]*)'",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+        judge=kind,
+    ),
+    Cause(
+        "FS236",
+        "move-across-file-systems",
+        "A file was to be renamed onto another file system.",
+        "os.rename and os.replace work within one file system; a temporary file in /tmp or HOME and a target on a volume "
+        "are two.",
+        "a file was renamed from one file system to another[[ ({source} to {path})]], which the kernel refuses (EXDEV)",
+        Remediation(
+            "Make the temporary file beside its target, or move with shutil.move, which copies; for a hub download put the "
+            "cache on the target's file system",
+            (
+                "tempfile.NamedTemporaryFile(dir=os.path.dirname(target), delete=False)",
+                "shutil.move(source, target)",
+                "export HF_HOME=/mnt/disk/hf TMPDIR=/mnt/disk/tmp",
+            ),
+        ),
+        (
+            Signature(
+                "Invalid cross-device link",
+                "OSError: [Errno 18] Invalid cross-device link: '/tmp/tmpz' -> '/mnt/disk/model.bin'",
+                "a cross-device link was made",
+                r"\[Errno 18\] Invalid cross-device link(?:: '(?P<source>[^'\n]*)' -> '(?P<path>[^'\n]*)')?",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+    ),
+    Cause(
+        "FS237",
+        "symbolic-link-loop",
+        "A symbolic link leads back to itself.",
+        "Often a relative link that was made from another folder, or two links that name each other.",
+        "{path} leads through symbolic links that form a loop",
+        Remediation(
+            "Follow the links and make the wrong one anew, with an absolute target",
+            ("namei -l {path}", "ln -sfn /absolute/target LINK"),
+        ),
+        (
+            Signature(
+                "Too many levels of symbolic links",
+                "OSError: [Errno 40] Too many levels of symbolic links: '/data/cur/train'",
+                "many levels of symbolic links",
+                r"Too many levels of symbolic links(?:: '(?P<path>[^'\n]*)')?",
+                source="python 3.8 to 3.14, coreutils",
+            ),
+        ),
+    ),
+    Cause(
+        "FS238",
+        "program-being-written",
+        "A program was started while it was open for writing, or written while it ran.",
+        "Another rank or job is still copying, downloading or building it.",
+        "{path} was executed while it is written, or written while it runs (ETXTBSY): another process builds, copies or runs it",
+        Remediation(
+            "Let one process make it and the others wait; write a new file and rename it over the old one",
+            ("fuser -v {path}", "if local_rank == 0: build()\ntorch.distributed.barrier()"),
+        ),
+        (
+            Signature(
+                "Text file busy",
+                "OSError: [Errno 26] Text file busy: '/opt/tools/ffmpeg'",
+                "the text file is busy",
+                r"\[Errno 26\] Text file busy(?:: '(?P<path>[^'\n]*)')?|: (?P<p>/\S+): Text file busy",
+                source="python 3.8 to 3.14, bash",
+            ),
+        ),
+    ),
+)
