@@ -122,6 +122,8 @@ def refused(seen: Seen, verdict: Verdict) -> Verdict | None:
     if name:
         module = name.rsplit(".", 1)[0] if "." in name else "THE_MODULE"
         allow = f"import {module}; torch.serialization.add_safe_globals([{name}])"
+        if module == "__main__":
+            allow = f"torch.serialization.add_safe_globals([{name.removeprefix('__main__.')}])"
         if name.startswith("numpy"):
             allow = allow.replace("])", ", numpy.ndarray, numpy.dtype])")
         remedy = Remediation(verdict.remedy.text, (allow, *verdict.remedy.commands[1:]))
@@ -143,6 +145,33 @@ def refused(seen: Seen, verdict: Verdict) -> Verdict | None:
             ),
         )
     return with_message(verdict, verdict.message.replace("?", "an object"))
+
+
+def layout(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A state_dict that is used as a model wants a model; a missing key wants a look."""
+    what = seen.groups.get("what", "")
+    if "object has no attribute" in what:
+        return with_message(
+            verdict,
+            f"a state_dict is used as if it were the model ({what}): the file holds weights only",
+            Remediation(
+                "Build the model from its code, and load the weights into it",
+                ("model = Net(...); model.load_state_dict(torch.load(path, map_location='cpu')); model.eval()",),
+            ),
+        )
+    key = what.removeprefix("KeyError: ")
+    return with_message(
+        verdict,
+        f"the checkpoint has no entry {key}: it is a bare state_dict, or keeps that under another name",
+        Remediation(
+            "List its entries, and take the part that holds it",
+            (
+                "python -c \"import sys, torch; print(*torch.load(sys.argv[1], map_location='cpu', weights_only=True), sep='\\n')\" "
+                "CHECKPOINT",
+                f"state = checkpoint.get({key}, checkpoint)",
+            ),
+        ),
+    )
 
 
 def given(seen: Seen, verdict: Verdict) -> Verdict | None:
@@ -310,12 +339,6 @@ register(
                 "RuntimeError: PytorchStreamReader failed reading file data/2: file read failed",
                 "PytorchStreamReader ok",
                 r"PytorchStreamReader failed (?:reading (?:file|zip archive)|locating file (?!constants\.pkl))[^\n]*",
-                source="torch 1.6 to 2.15",
-            ),
-            Signature(
-                "PytorchStreamReader failed locating file",
-                "RuntimeError: PytorchStreamReader failed locating file data.pkl: file not found",
-                "locating",
                 source="torch 1.6 to 2.15",
             ),
             Signature(
@@ -678,6 +701,7 @@ register(
                 source="python 3.8 to 3.14: a state_dict used as a model",
             ),
         ),
+        judge=layout,
     ),
     Cause(
         "CKP236",

@@ -46,6 +46,8 @@ def permission(seen: Seen, verdict: Verdict) -> Verdict | None:
             ),
             path=path,
         )
+    if not path:
+        return with_message(verdict, verdict.message.replace("on ?", "on the file that the frame above opens"))
     return with_message(verdict, verdict.message, None, path=path)
 
 
@@ -284,6 +286,12 @@ register(
                 source="TensorFlow 2.x",
             ),
             Signature(
+                "open file failed with strerror: Permission denied",
+                "RuntimeError: [enforce fail at inline_container.cc:747] . open file failed with strerror: Permission denied",
+                "open file failed with strerror: Is a directory",
+                source="torch 2.4 to 2.15, torch.save",
+            ),
+            Signature(
                 "cannot open directory",
                 "ls: cannot open directory '/data': Permission denied",
                 "cannot open the file",
@@ -375,6 +383,12 @@ register(
                 r"[^\n]*['‘])?(?P<where>/[^\s:'’]+)['’]?: Read-only file system",
                 unless=(r"tmux",),
                 source="python 3.8 to 3.14, coreutils",
+            ),
+            Signature(
+                "open file failed with strerror: Read-only file system",
+                "RuntimeError: [enforce fail at inline_container.cc:747] . open file failed with strerror: Read-only file system",
+                "open file failed with strerror: Is a directory",
+                source="torch 2.4 to 2.15, torch.save",
             ),
             Signature(
                 "errno = 30",
@@ -578,8 +592,15 @@ register(
                 "Error: ",
                 "lmdb.Error: /data/train.lmdb: No such file or directory",
                 "lmdb.Error: /data/train.lmdb: Permission denied",
-                r"^lmdb\.Error: (?P<path>\S[^\n]*?): No such file or directory|^FileNotFoundError: (?P<p>/\S+) does not exist$",
-                source="lmdb 0.9x to 1.7, zarr 3",
+                r"^lmdb\.Error: (?P<path>\S[^\n]*?): No such file or directory",
+                source="lmdb 0.9x to 1.7",
+            ),
+            Signature(
+                "does not exist",
+                "FileNotFoundError: /data/train.zarr does not exist",
+                "FileNotFoundError: key 'a' does not exist",
+                r"^FileNotFoundError: (?:Unable to find group: )?(?:file://)?(?P<path>[./~]\S*) does not exist$",
+                source="zarr 2 and 3, datasets",
             ),
         ),
         kind=VAGUE,

@@ -7,6 +7,32 @@ from torch_doctor.diagnose.words import WORKER
 from torch_doctor.model import Remediation
 
 
+def lmdb_file(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A full map is the writer's setting, not damage."""
+    text = seen.groups.get("text", "").strip()
+    if "MDB_MAP_FULL" not in text:
+        return with_message(
+            verdict,
+            verdict.message,
+            Remediation(
+                "Compare its size and first bytes with the source and copy it again (a Git LFS pointer or a page in its place "
+                "gives the same); open with the subdir= that it was written with",
+                (
+                    "ls -ls PATH; head -c 100 PATH/data.mdb",
+                    "lmdb.open(path, subdir=os.path.isdir(path), readonly=True, lock=False)",
+                ),
+            ),
+        )
+    return with_message(
+        verdict,
+        "the LMDB map is full: map_size, which the writer gave, is smaller than the data",
+        Remediation(
+            "Open it with a larger map_size (it is address space, not RAM; the file grows as needed), and write on",
+            ("lmdb.open(path, map_size=1 << 40)", "env.set_mapsize(1 << 40)  # between transactions", "df -h PATH"),
+        ),
+    )
+
+
 def sqlite(seen: Seen, verdict: Verdict) -> Verdict | None:
     """Without a word of workers the file may be damaged, or the file system fails."""
     if seen.has(WORKER):
@@ -190,10 +216,11 @@ register(
                 "MDB_MAP_",
                 "lmdb.MapFullError: mdb_put: MDB_MAP_FULL: Environment mapsize limit reached",
                 "map is full",
-                r"(?P<text>MDB_MAP_(?:FULL|RESIZED)[^\n]*)",
+                r"(?P<text>MDB_MAP_(?:FULL|RESIZED)[^\n(]*)",
                 source="lmdb 0.9x to 1.7",
             ),
         ),
+        judge=lmdb_file,
     ),
     Cause(
         "HDF213",

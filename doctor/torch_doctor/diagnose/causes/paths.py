@@ -19,13 +19,13 @@ def kind(seen: Seen, verdict: Verdict) -> Verdict | None:
         unpack = "unzip ARCHIVE.zip -d FOLDER" if archive == ".zip/" else "tar xf ARCHIVE -C FOLDER"
         return with_message(
             verdict,
-            f"{path}: {why}",
+            f"{path or 'the path'}: {why}",
             Remediation(
                 "Unpack the archive, or give the folder itself" if archive else "Give the folder, or remove the file",
                 ((unpack,) if archive else ()) + ("ls -ld PATH; file PATH",),
             ),
         )
-    return verdict
+    return with_message(verdict, verdict.message.replace("?", "the path"))
 
 
 register(
@@ -47,6 +47,12 @@ register(
                 "IsADirectoryError was caught",
                 r"\[Errno (?:21\] Is a directory|20\] Not a directory): '(?P<path>[^'\n]*)'",
                 source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "open file failed with strerror: Is a directory",
+                "RuntimeError: [enforce fail at inline_container.cc:747] . open file failed with strerror: Is a directory",
+                "open file failed with strerror: Permission denied",
+                source="torch 2.4 to 2.15, torch.save",
             ),
         ),
         judge=kind,

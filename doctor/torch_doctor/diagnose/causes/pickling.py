@@ -184,6 +184,43 @@ def _place(seen: Seen) -> str:
     return f" (the attribute {item['item']} of {item['of']})" if item["of"] else f" (under the name {item['item']})"
 
 
+def nameless(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A pool pickles the function of map and its arguments whatever the start method, also on fork."""
+    what = seen.groups.get("what")
+    if not what:
+        return with_message(verdict, f"an argument of the worker{verdict.message}")
+    if seen.has(r"torch/utils/data|DataLoader") or not seen.has(
+        r"multiprocessing/(?:pool|queues)\.py|concurrent/futures"
+    ):
+        return verdict
+    return with_message(
+        verdict,
+        f"{what} has no importable name, so it cannot be pickled for the processes of a pool: what is given to map or submit "
+        "always crosses by pickle",
+        Remediation(
+            "Give the pool a function of module level, with functools.partial for what it needs",
+            ("def work(x): ...  # at module level", "pool.map(functools.partial(work, size=224), items)"),
+        ),
+    )
+
+
+def daemonic(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Without a DataLoader in sight it is a pool in a pool."""
+    if seen.has(r"torch/utils/data|DataLoader"):
+        return verdict
+    return with_message(
+        verdict,
+        "a pool or process was started in a daemonic process (in a process of another Pool, or in a worker)",
+        Remediation(
+            "Do the inner work without processes, or use an outer pool that is not daemonic",
+            (
+                "concurrent.futures.ProcessPoolExecutor(max_workers=4)",
+                "multiprocessing.pool.ThreadPool(4)  # for the inner one",
+            ),
+        ),
+    )
+
+
 register(
     Cause(
         "WRK201",
@@ -248,12 +285,7 @@ register(
         ),
         explains=("WRK21", "WRK22", "SES"),
         decide='python -c "import pickle; pickle.dumps(loader.collate_fn)"',
-        judge=lambda seen, verdict: with_message(
-            verdict,
-            verdict.message.removeprefix("? ")
-            if seen.groups.get("what")
-            else f"an argument of the worker{verdict.message}",
-        ),
+        judge=nameless,
         references="https://docs.python.org/3/library/multiprocessing.html#the-spawn-and-forkserver-start-methods",
     ),
     Cause(
@@ -483,6 +515,7 @@ register(
                 source="python 3.8 to 3.14",
             ),
         ),
+        judge=daemonic,
     ),
     Cause(
         "WRK235",

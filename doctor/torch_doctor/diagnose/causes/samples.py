@@ -2,8 +2,52 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import Cause, Signature, register
+from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
+
+#: start of the error -> (what it means, what to do, commands)
+_ARGUMENTS = (
+    (
+        "num_samples should be",
+        "the data set is empty (len() is 0): a wrong path or pattern, most often",
+        "Look at what the data set found before the DataLoader is made",
+        ("print(len(dataset), dataset.root)", "ls -l DATA | head; find DATA -name '*.jpg' | wc -l"),
+    ),
+    (
+        "prefetch_factor",
+        "prefetch_factor is given, and there are no workers",
+        "Set num_workers above 0, or leave prefetch_factor out",
+        ("DataLoader(ds, num_workers=4, prefetch_factor=2)", "DataLoader(ds, num_workers=0, prefetch_factor=None)"),
+    ),
+    (
+        "persistent_workers",
+        "persistent_workers is given, and there are no workers",
+        "Set num_workers above 0, or leave persistent_workers out",
+        (
+            "DataLoader(ds, num_workers=4, persistent_workers=True)",
+            "DataLoader(ds, persistent_workers=num_workers > 0)",
+        ),
+    ),
+    (
+        "DataLoader with IterableDataset",
+        "an IterableDataset has no order that the DataLoader could shuffle or sample",
+        "Leave shuffle, sampler and batch_sampler out, and shuffle in the data set",
+        (
+            "DataLoader(iterable_ds, batch_size=32)",
+            "dataset = dataset.shuffle(buffer_size=10_000)  # datasets, webdataset",
+        ),
+    ),
+)
+
+
+def arguments(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Each of the DataLoader's refusals has a remedy of its own."""
+    what = seen.groups.get("what", "")
+    for start, message, todo, commands in _ARGUMENTS:
+        if what.startswith(start):
+            return with_message(verdict, f"{message} ({what})", Remediation(todo, commands))
+    return verdict
+
 
 register(
     Cause(
@@ -63,6 +107,7 @@ register(
                 source="torch 1.0 to 2.15",
             ),
         ),
+        judge=arguments,
     ),
     Cause(
         "WRK234",
@@ -154,6 +199,13 @@ register(
                 "mmap length is 10",
                 r"(?P<what>mmap length is greater than file size|Failed to read all data for array|cannot reshape array of size \d+ into shape[^\n]*(?=\n(?:.*\n){0,3}.*\.npy))",
                 source="NumPy 1.x and 2.x, np.load",
+            ),
+            Signature(
+                "cannot mmap an empty file",
+                "ValueError: cannot mmap an empty file",
+                "mmap of an empty list",
+                r"(?P<what>cannot mmap an empty file)",
+                source="python 3.8 to 3.14, mmap and np.memmap: the file has 0 bytes",
             ),
             Signature(
                 "magic string is not correct",

@@ -11,6 +11,17 @@ from torch_doctor.model import Remediation
 def exited(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A worker that is gone while the run's cgroup counted a kill was the OOM killer's."""
     kills = seen.oom_kills or 0
+    code = seen.groups.get("code", "")
+    if code and 0 < int(code) < 128 and not kills:
+        return with_message(
+            verdict,
+            f"a DataLoader worker ({seen.groups['pid']}) ended itself with exit status {code}: code in the worker, or a library "
+            "that gave up, called exit, so that no exception reached the parent",
+            Remediation(
+                "Run once with num_workers=0 to see what it printed, and look for exit in the data set and its libraries",
+                ("DataLoader(..., num_workers=0)", "grep -rn -E 'sys.exit|os._exit|[^_]exit\\(' DATASET.py"),
+            ),
+        )
     if kills > 0:
         return with_message(
             verdict,
@@ -239,6 +250,14 @@ register(
                 r"batch must contain tensors, numpy arrays, numbers, dicts or lists; found (?P<what><class "
                 r"'[^']+'>|\S+)",
                 source="torch 0.4 to 2.15, torch/utils/data/_utils/collate.py",
+            ),
+            Signature(
+                "/collate.py",
+                '  File "/x/torch/utils/data/_utils/collate.py", line 263, in collate_tensor_fn\n    numel = sum(x.numel() for x in '
+                "batch)\nAttributeError: 'NoneType' object has no attribute 'numel'",
+                '  File "/x/torch/utils/data/_utils/collate.py", line 263, in collate_tensor_fn\nRuntimeError: stack expects',
+                r"_utils/collate\.py\"[^\n]*\n(?:.*\n){0,6}?(?:AttributeError|TypeError): [^\n]*(?P<what>NoneType)",
+                source="torch 1.12 to 2.15: a batch whose first sample is no None",
             ),
         ),
         judge=not_a_tensor,
