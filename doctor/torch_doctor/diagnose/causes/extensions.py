@@ -213,6 +213,13 @@ register(
                 source="cuDNN 8 and 9",
             ),
             Signature(
+                "Error in dlopen for library",
+                "RuntimeError: Error in dlopen for library libnvrtc.so.12 and libnvrtc-abcd.so.12",
+                "dlopen for library",
+                r"Error in dlopen for library (?P<lib>lib[\w.-]+)",
+                source="torch 1.5 to 2.15, caffe2_nvrtc",
+            ),
+            Signature(
                 "Unable to load any of",
                 "Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9.1, libcudnn_ops.so.9, "
                 "libcudnn_ops.so}",
@@ -393,6 +400,18 @@ _LIBRARIES = (
     ),
     ("libcudnn", ": cuDNN is not installed where the loader looks", "pip install nvidia-cudnn-cu12"),
     ("libcublas", ": cuBLAS is not installed where the loader looks", "pip install nvidia-cublas-cu12"),
+    (
+        "libnvrtc",
+        ": the run-time compiler of CUDA is not installed where the loader looks",
+        "pip install nvidia-cuda-nvrtc-cu12",
+    ),
+    ("libcusparseLt", ": cuSPARSELt is not installed where the loader looks", "pip install nvidia-cusparselt-cu12"),
+    ("libcusparse", ": cuSPARSE is not installed where the loader looks", "pip install nvidia-cusparse-cu12"),
+    ("libcufft", ": cuFFT is not installed where the loader looks", "pip install nvidia-cufft-cu12"),
+    ("libcurand", ": cuRAND is not installed where the loader looks", "pip install nvidia-curand-cu12"),
+    ("libcusolver", ": cuSOLVER is not installed where the loader looks", "pip install nvidia-cusolver-cu12"),
+    ("libcupti", ": CUPTI is not installed where the loader looks", "pip install nvidia-cuda-cupti-cu12"),
+    ("libnvJitLink", ": nvJitLink is not installed where the loader looks", "pip install nvidia-nvjitlink-cu12"),
     ("libnccl", ": NCCL is not installed where the loader looks", "pip install nvidia-nccl-cu12"),
     (
         "libcuda.so",
@@ -418,8 +437,24 @@ _LIBRARIES = (
 
 def _library(seen: Seen, verdict: Verdict) -> Verdict | None:
     name = seen.groups.get("lib", "")
-    frame = seen.near(r"site-packages/(\w+)[/.]", 12, 0)
+    frame = seen.near(r"(?:.*\n)*.*(?:site|dist)-packages/(\w+)[/.]", 12, 0) or seen.near(
+        r"/(\w+)/_extension\.py", 12, 3
+    )
     package = _holder(frame[1]) if frame else ""
+    if name.startswith(("libtorch", "libc10")):
+        return with_message(
+            verdict,
+            f"{package or 'a package'} was built for another torch: it wants {name}, which the installed torch does not have",
+            Remediation(
+                f"Install the {package or 'package'} that belongs to this torch",
+                (
+                    "pip list | grep -i -E '^torch'",
+                    "pip install --force-reinstall --no-cache-dir torch torchvision torchaudio"
+                    if package in _PYTORCHS or not package
+                    else f"pip install --force-reinstall --no-cache-dir --no-build-isolation {package}",
+                ),
+            ),
+        )
     if package and name.startswith(_OF_CUDA):
         return with_message(
             verdict,

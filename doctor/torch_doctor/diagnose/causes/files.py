@@ -54,7 +54,7 @@ def permission(seen: Seen, verdict: Verdict) -> Verdict | None:
 def disk(seen: Seen, verdict: Verdict) -> Verdict | None:
     """/dev/shm has a signature of its own; a quota is not a full disk."""
     text = seen.log.lines[seen.index].text
-    if "/dev/shm" in text or "shared memory" in text or "torch_" in text or seen.near(_SHARED, 6, 0):
+    if "/dev/shm" in text or "shared memory" in text or re.search(r"/torch_\d", text) or seen.near(_SHARED, 6, 0):
         return None
     path = seen.groups.get("path", "")
     if seen.told(_INODES_USED):
@@ -74,7 +74,9 @@ def disk(seen: Seen, verdict: Verdict) -> Verdict | None:
         return with_message(
             verdict, f"{full}: pip found no room for a package or its unpacked wheel{extra}", PIP_SPACE
         )
-    if path.startswith("/var/lib/docker"):
+    if path.startswith("/var/lib/docker") or re.search(
+        r"failed to register layer|/var/lib/(?:docker|containerd)|buildkit", text
+    ):
         return with_message(verdict, f"{full}: Docker's own folder has no room left{extra}", DOCKER_SPACE)
     if "/.cache/" in path or seen.near(r"huggingface_hub/|/datasets/(?:builder|arrow_\w+)\.py|torch/hub\.py", 12, 0):
         return with_message(
@@ -158,6 +160,27 @@ def quota(seen: Seen, verdict: Verdict) -> Verdict | None:
     return with_message(verdict, message)
 
 
+def read_only(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A disk that the kernel remounted after an error is no matter of mounts and caches."""
+    path = seen.groups.get("path") or seen.groups.get("where") or "a path"
+    if not seen.told(
+        r"(?i)remount\w* (?:filesystem |file system )?read-only|EXT4-fs error|XFS[^\n]*(?:shutdown|shutting down)"
+    ):
+        return with_message(verdict, verdict.message.replace("?", path))
+    return with_message(
+        verdict,
+        f"{path} is on a file system that the kernel remounted read-only after an error: the disk or its connection failed",
+        Remediation(
+            "Save what can be read, check the disk and the file system, and remount it only then",
+            (
+                "dmesg -T | grep -i -E 'remount|I/O error|ext4|xfs|nvme' | tail -30",
+                "smartctl -a /dev/nvme0",
+                "sudo umount MOUNT && sudo fsck -f DEVICE",
+            ),
+        ),
+    )
+
+
 def open_files(seen: Seen, verdict: Verdict) -> Verdict | None:
     """23 is the table of the whole system, 24 that of the process."""
     if not re.search(r"Errno 23\]", seen.log.lines[seen.index].text):
@@ -178,6 +201,18 @@ def open_files(seen: Seen, verdict: Verdict) -> Verdict | None:
 
 def storage(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A stale handle is NFS's: the file was replaced under the reader, and the disk is well."""
+    if "Transport endpoint" in verdict.message:
+        return with_message(
+            verdict,
+            "a FUSE mount (gcsfuse, s3fs, rclone, sshfs) is gone: its program ended, and the mount point stayed behind",
+            Remediation(
+                "Unmount it and mount it anew; look why its program ended (out of memory, credentials); stage data to a local disk",
+                (
+                    "fusermount -uz MOUNT; gcsfuse BUCKET MOUNT",
+                    "findmnt -T PATH; dmesg -T | grep -i -E 'oom|killed process'",
+                ),
+            ),
+        )
     if "Stale" not in verdict.message:
         return verdict
     return with_message(
@@ -200,9 +235,8 @@ register(
         "inductor names its cache folder after getpass.getuser(). With --user N and no passwd entry and no USER "
         "there is no name; Python 3.13 says it in other "
         "words. The mount is fine.",
-        "the uid[[ {uid}]] has no name: there is no passwd entry for it and no USER in the environment, and torch "
-        "asked "
-        "for the user's name for its cache folder",
+        "the uid[[ {uid}]] has no name: there is no passwd entry for it and no USER in the environment, and torch (for its cache "
+        "folder) or another library asked for the user's name",
         Remediation(
             "Set USER, or TORCHINDUCTOR_CACHE_DIR, or add a passwd entry in the entrypoint",
             (
@@ -399,9 +433,7 @@ register(
                 source="h5py",
             ),
         ),
-        judge=lambda seen, verdict: with_message(
-            verdict, verdict.message.replace("?", seen.groups.get("where", "a path"))
-        ),
+        judge=read_only,
         explains=("CMP2", "FS202"),
     ),
     Cause(
@@ -469,11 +501,11 @@ register(
         ),
         (
             Signature(
-                "No space left on device",
+                ("No space left on device", "no space left on device"),
                 "OSError: [Errno 28] No space left on device: 'runs/events.out'",
                 "RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2_0>: No space left on "
                 "device (28)",
-                r"^(?![^\n]*(?:/dev/shm|shared memory|/torch_\d|\bnccl|NCCL|SemLock|\bshm\b))[^\n]*No space left "
+                r"^(?![^\n]*(?:/dev/shm|shared memory|/torch_\d|\bnccl|NCCL|SemLock|\bshm\b))[^\n]*[Nn]o space left "
                 r"on device(?:: '(?P<path>[^'\n]*)')?",
                 source="python 3.8 to 3.14, coreutils",
             ),
@@ -629,6 +661,13 @@ register(
                 "OSError: [Errno 116] Stale file handle: '/home/u/.triton/cache/6F2A/x.json'",
                 r"\[Errno 116\] (?P<what>Stale file handle)(?!: '[^']*triton)",
                 source="NFS",
+            ),
+            Signature(
+                "Remote I/O error",
+                "OSError: [Errno 121] Remote I/O error: '/mnt/nfs/ckpt/step100.pt'",
+                "a remote I/O error was logged",
+                r"\[Errno 121\] (?P<what>Remote I/O error)",
+                source="NFS, Lustre",
             ),
             Signature(
                 "Transport endpoint is not connected",

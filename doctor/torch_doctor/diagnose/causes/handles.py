@@ -266,7 +266,7 @@ register(
             "For data that is only read, open it read-only without locks; else give this user the folder",
             (
                 "lmdb.open(path, readonly=True, lock=False)",
-                "sqlite3.connect(f'file:{path}?mode=ro&immutable=1', uri=True)",
+                "sqlite3.connect('file:' + path + '?mode=ro&immutable=1', uri=True)",
                 "ls -ld FOLDER FOLDER/*; id; findmnt -T FOLDER -o OPTIONS",
             ),
         ),

@@ -12,6 +12,10 @@ PERWORKER = Remediation(
 )
 
 
+#: one process, at a prompt: no handle can have crossed a fork
+_INTERACTIVE = r'^>>> |File "<stdin>"|File "<ipython-input|Cell In\[\d+\]'
+
+
 def garbled(seen: Seen, verdict: Verdict) -> Verdict | None:
     """Without a word of workers the same text may also mean a file that is really damaged."""
     if "NetCDF" in seen.groups.get("text", ""):
@@ -30,6 +34,8 @@ def garbled(seen: Seen, verdict: Verdict) -> Verdict | None:
         )
     if seen.has(WORKER):
         return verdict
+    if seen.has(_INTERACTIVE):
+        return None
     return with_message(verdict, verdict.message, None, workers_seen=False)
 
 

@@ -222,4 +222,52 @@ register(
         ),
         explains=("CKP238",),
     ),
+    Cause(
+        "CKP252",
+        "model-shard-missing",
+        "A file of a model in several parts is not there.",
+        "The index names all parts; a download that was stopped, a copy without the large files or a cleaned cache lacks some.",
+        "{path}, a part of a model in several files, is not there: the download or copy is incomplete",
+        Remediation(
+            "Compare the parts with the index, and fetch what is missing",
+            (
+                "ls -l FOLDER; python -c \"import json,sys; print(*sorted(set(json.load(open(sys.argv[1]))['weight_map'].values())), sep='\\n')\" FOLDER/model.safetensors.index.json",
+                "hf download REPO --local-dir FOLDER",
+            ),
+        ),
+        (
+            Signature(
+                "-of-",
+                "FileNotFoundError: [Errno 2] No such file or directory: '/models/llama/model-00003-of-00004.safetensors'",
+                "Loading model-00003-of-00004.safetensors",
+                r"(?:No such file or directory: '|[Nn]o such file: ?'?|does not exist: '?)(?P<path>[^'\n]*-\d{5}-of-\d{5}\.\w+)",
+                source="transformers 4.x and 5.x, safetensors",
+            ),
+        ),
+        explains=("FS208",),
+    ),
+    Cause(
+        "CKP251",
+        "tensor-not-in-safetensors-file",
+        "A tensor that the code asks for is not in the safetensors file.",
+        "Another architecture or version; or tied weights, of which only one name is stored.",
+        "the safetensors file has no tensor {name}: another model or version wrote it, or it is tied to one that is stored under "
+        "another name",
+        Remediation(
+            "List its tensors; tie the weights after loading where they are shared",
+            (
+                "python -c \"import sys; from safetensors import safe_open; print(*safe_open(sys.argv[1], 'pt').keys(), sep='\\n')\" FILE",
+                "model.tie_weights()",
+            ),
+        ),
+        (
+            Signature(
+                "File does not contain tensor",
+                "safetensors_rust.SafetensorError: File does not contain tensor lm_head.weight",
+                "File does contain the tensor",
+                r"File does not contain tensor (?P<name>\S+)",
+                source="safetensors 0.3 to 0.7",
+            ),
+        ),
+    ),
 )

@@ -99,4 +99,29 @@ register(
             ),
         ),
     ),
+    Cause(
+        "PKG245",
+        "wheel-of-another-platform",
+        "A wheel file is for another Python or platform.",
+        "Its name says for which: cp310 is Python 3.10, linux_x86_64 the platform, cu and torch what it was built for.",
+        "{wheel} is for another Python or platform than this one (its name says which)",
+        Remediation(
+            "Take the wheel whose cpXY is this Python, and whose cu and torch are the installed ones",
+            (
+                'python -c "import sys, platform; print(sys.version_info[:2], platform.machine())"',
+                'python -c "import torch; print(torch.__version__, torch.version.cuda)"',
+                "python -m pip debug --verbose | grep -m3 cp3",
+            ),
+        ),
+        (
+            Signature(
+                "is not a supported wheel on this platform",
+                "ERROR: flash_attn-2.5.8+cu122torch2.3cxx11abiFALSE-cp310-cp310-linux_x86_64.whl is not a supported wheel on this "
+                "platform.",
+                "is a supported wheel",
+                r"(?P<wheel>[^\s/]+\.whl) is not a supported wheel on this platform",
+                source="pip 9 to 26",
+            ),
+        ),
+    ),
 )

@@ -153,6 +153,20 @@ def module_missing(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A project's own folder is not on the path; a package may have another name than its import."""
     module = seen.groups["module"]
     top = module.split(".")[0]
+    if seen.near(
+        r"to build wheel did not run|subprocess-exited-with-error|Preparing metadata|\[end of output\]", 20, 12
+    ):
+        return with_message(
+            verdict,
+            f"the build of a package needs {module} and does not see the installed one: pip builds in an environment of its own",
+            Remediation(
+                f"Install {top} first, and build without isolation",
+                (
+                    f"pip install {DISTRIBUTIONS.get(top, top)} ninja packaging wheel",
+                    "pip install --no-build-isolation PACKAGE",
+                ),
+            ),
+        )
     if seen.near(r"multiprocessing/(?:spawn|forkserver)\.py", 8, 0):
         return with_message(
             verdict,
@@ -332,6 +346,14 @@ register(
                 r'File "(?P<file>(?![^"\n]*(?:site|dist)-packages)[^"\n]*?(?P<name>\w+)\.py)", line[^\n]*\n(?:.*\n){0,12}?'
                 r"\w*Error: (?:cannot import name '\w+' from )?partially initialized module '(?P=name)'",
                 source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "has no attribute '",
+                "AttributeError: module 'torch' has no attribute 'nn'",
+                "AttributeError: module 'torch' has no attribute 'compile'",
+                r"(?<!initialized )module '(?P<name>torch|numpy|torchvision)' has no attribute '(?:nn|Tensor|tensor|zeros|device|__version__|float32"
+                r"|no_grad|load|save|array|ndarray|transforms|models)'",
+                source="python 3.8 to 3.14: a folder torch/ beside the script, or an install that was cut",
             ),
             Signature(
                 "is not a package",

@@ -123,4 +123,49 @@ register(
             ),
         ),
     ),
+    Cause(
+        "FS247",
+        "operation-not-supported-by-file-system",
+        "The file system does not know an operation.",
+        "Object stores behind FUSE, CIFS and some NFS shares have no locks, links, renames over files or memory maps.",
+        "the file system of {path} does not support an operation (locks, links, renames or memory maps): an object store behind "
+        "FUSE, CIFS or NFS",
+        Remediation(
+            "Write to a local disk and copy the finished file; keep locks, sockets, databases and caches on a local disk",
+            (
+                "findmnt -T {path} -o FSTYPE,SOURCE",
+                "export HF_HOME=/local/hf TMPDIR=/local/tmp",
+                "cp /local/ckpt.pt /mnt/bucket/ckpt.pt",
+            ),
+        ),
+        (
+            Signature(
+                ("Operation not supported", "Function not implemented: '"),
+                "OSError: [Errno 95] Operation not supported: '/mnt/gcs/ckpt/a.lock'",
+                "RuntimeError: Operation not supported for complex tensors",
+                r"\[Errno (?:95|38)\] (?:Operation not supported|Function not implemented): '(?P<path>[^'\n]*)'",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+    ),
+    Cause(
+        "FS248",
+        "path-exists-already",
+        "A folder or file that was to be made is there already.",
+        "An earlier run made it, or another rank was first.",
+        "{path} exists already: an earlier run made it, or another rank or job was first",
+        Remediation(
+            "Allow that it exists, let one rank make it, or give each run a name of its own",
+            ("os.makedirs(path, exist_ok=True)", "if rank == 0: os.makedirs(path)\ntorch.distributed.barrier()"),
+        ),
+        (
+            Signature(
+                "[Errno 17] File exists: '",
+                "FileExistsError: [Errno 17] File exists: 'runs/exp1'",
+                "File exists: 'runs/exp1'",
+                r"^FileExistsError: \[Errno 17\] File exists: '(?P<path>[^'\n]*)'",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+    ),
 )

@@ -133,6 +133,14 @@ UNPICKLABLE = (
 def unpicklable(seen: Seen, verdict: Verdict) -> Verdict | None:
     """Name the object, and the remedy that fits its kind."""
     kind = seen.groups.get("kind", "")
+    if made := seen.groups.get("made"):
+        return with_message(
+            verdict,
+            f"an object of {made}, a class that is made at run time (a boto3 client, a namedtuple or a factory's class), hangs off "
+            "the data set or another argument of the workers, and cannot be pickled for spawn or forkserver",
+            Remediation("Make it in each worker, or leave it out in __getstate__", _LEFT_OUT),
+            type=made,
+        )
     for pattern, what, todo in UNPICKLABLE:
         if re.fullmatch(pattern, kind):
             if elsewhere := _elsewhere(seen, f"{what} ({kind})"):
@@ -200,6 +208,23 @@ def nameless(seen: Seen, verdict: Verdict) -> Verdict | None:
         Remediation(
             "Give the pool a function of module level, with functools.partial for what it needs",
             ("def work(x): ...  # at module level", "pool.map(functools.partial(work, size=224), items)"),
+        ),
+    )
+
+
+def of_main(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A __main__ from a file is a script: what the child lacks stands under the guard, or is set at run time."""
+    file = seen.groups.get("file", "")
+    if not file or "ipykernel" in file or "/tmp/" in file:
+        return verdict
+    what = seen.groups["what"]
+    return with_message(
+        verdict,
+        f"{what} is not defined where the spawned child imports {file}: it stands under if __name__ == '__main__' (or after what "
+        "starts the workers), or is made at run time",
+        Remediation(
+            "Define it at the top level of the script, above the guard, or in a module that is imported",
+            (f"def {what}(...): ...  # at top level, not under the guard", f"from helpers import {what}"),
         ),
     )
 
@@ -323,7 +348,7 @@ register(
                 "on <module '__m",
                 "AttributeError: Can't get attribute 'ImageDataset' on <module '__main__' (built-in)>",
                 "AttributeError: Can't get attribute 'Foo' on <module 'models.old' from '/app/models/old.py'>",
-                r"Can't get attribute '(?P<what>[^']+)' on <module '__(?:mp_)?main__'",
+                r"Can't get attribute '(?P<what>[^']+)' on <module '__(?:mp_)?main__'(?: from '(?P<file>[^']+)')?",
                 source="python 3.8 to 3.14, Modules/_pickle.c",
             ),
             Signature(
@@ -334,6 +359,7 @@ register(
                 source="python 3.14, Lib/pickle.py",
             ),
         ),
+        judge=of_main,
         explains=("WRK21", "WRK22", "SES"),
         references="https://docs.python.org/3/library/multiprocessing.html#programming-guidelines",
     ),
@@ -377,7 +403,8 @@ register(
                 "_pickle.PicklingError: Can't pickle <class 'module'>: attribute lookup module on builtins failed",
                 "_pickle.PicklingError: Can't pickle <function <lambda> at 0x7f0>: attribute lookup <lambda> on "
                 "__main__ failed",
-                r"Can't pickle <class '(?P<kind>(?:module|generator|_thread\.\w+|weakref\w*))'>",
+                r"Can't pickle <class '(?P<kind>(?:module|generator|_thread\.\w+|weakref\w*))'>"
+                r"|Can't pickle <class '(?P<made>[\w.]+)'>: attribute lookup \w+ on (?!__main__|__mp_main__|builtins)[\w.]+ failed",
                 source="python 3.8 to 3.14",
             ),
             Signature(

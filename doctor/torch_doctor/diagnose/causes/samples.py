@@ -201,6 +201,17 @@ register(
                 source="NumPy 1.x and 2.x, np.load",
             ),
             Signature(
+                (
+                    "Compressed file ended before the end-of-stream marker",
+                    "invalid header @",
+                    "unexpected end of data @",
+                ),
+                "EOFError: Compressed file ended before the end-of-stream marker was reached",
+                "the end-of-stream marker was reached",
+                r"(?P<what>Compressed file ended before the end-of-stream marker|(?:invalid header|unexpected end of data) @ \S+)",
+                source="python 3.8 to 3.14 gzip, lzma; webdataset",
+            ),
+            Signature(
                 "cannot mmap an empty file",
                 "ValueError: cannot mmap an empty file",
                 "mmap of an empty list",

@@ -22,7 +22,7 @@ FEW_MAPS, LARGE_MAP = 10_000, 64 << 20
 _MAPPED = r"(?i)\blmdb\b|memmap|\bmmap\b|safetensors|\barrow\b|\.lmdb\b"
 
 
-_SHM_SHORT = r"(?i)/dev/shm[^\n]*\b(?:9\d|100)%|shm[^\n]{0,12}\b64 ?Mi?B?\b|\b(?:9\d|100)% /dev/shm|--shm-size[= ]?64"
+_SHM_SHORT = r"(?i)/dev/shm[^\n]*\b(?:9\d|100)%|shm[^\n]{0,12}\b64 ?Mi?B?\b|\b(?:9\d|100)% /dev/shm|--shm-size[= ]?64|SHMEM allocation limit is set to the default of 64MB"
 
 
 _DF = r"^\S+\s+(?P<size>[\d.]+)(?P<unit>[GT])i?\s+\S+\s+\S+\s+(?P<used>\d+)%\s+/dev/shm$"

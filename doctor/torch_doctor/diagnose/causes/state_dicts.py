@@ -40,6 +40,8 @@ def keys(seen: Seen, verdict: Verdict) -> Verdict | None:
     missing = _keys("Missing", text)
     unexpected = _keys("Unexpected", text)
     saved, wanted = _wrappers(unexpected), _wrappers(missing)
+    if saved and wanted and saved != wanted:
+        return _both_wrapped(verdict, saved, wanted)
     if saved and not wanted:
         return _saved_wrapped(verdict, saved)
     if wanted and not saved:
@@ -208,6 +210,22 @@ def _saved_wrapped(verdict: Verdict, prefixes: list[str]) -> Verdict:
     )
 
 
+def _both_wrapped(verdict: Verdict, saved: list[str], wanted: list[str]) -> Verdict:
+    """Two wrappers that are not the same: the bare weights fit both."""
+    strip = tuple(f"torch.nn.modules.utils.consume_prefix_in_state_dict_if_present(state, {p!r})" for p in saved)
+    inner = ".".join(p.strip(".") for p in wanted)
+    return with_message(
+        verdict,
+        f"the checkpoint's keys start with {''.join(saved)} ({_PREFIXES[saved[0]][0]}), those of the model with "
+        f"{''.join(wanted)} ({_PREFIXES[wanted[0]][0]})",
+        Remediation(
+            f"Strip {''.join(saved)} and load into the bare model, before or inside its wrapper",
+            (*strip, f"model.{inner}.load_state_dict(state)"),
+        ),
+        prefix="".join(saved),
+    )
+
+
 def _loaded_wrapped(verdict: Verdict, prefixes: list[str]) -> Verdict:
     wrappers = ", ".join(_PREFIXES[p][0] for p in prefixes)
     return with_message(
@@ -266,6 +284,19 @@ def sizes(seen: Seen, verdict: Verdict) -> Verdict | None:
             Remediation(
                 "Load the model quantised as it was saved, or take the checkpoint that is not quantised",
                 ("from_pretrained(PATH, quantization_config=BitsAndBytesConfig(load_in_4bit=True))",),
+            ),
+        )
+    if len(saved) == len(model) == 4 and saved[0] == model[0] and saved[2:] == model[2:]:
+        return with_message(
+            verdict,
+            f"{shapes}: another number of input channels ({saved[1]} against {model[1]})",
+            Remediation(
+                "Build the model with the saved number of channels, or adapt that layer's weight and load the rest",
+                (
+                    f"state[{name!r}] = state[{name!r}].mean(1, keepdim=True).repeat(1, {model[1]}, 1, 1)",
+                    f"in_channels={saved[1]}  # in the model's configuration",
+                    LIST_KEYS,
+                ),
             ),
         )
     for pattern, what, todo, commands in _SIZES:
@@ -416,28 +447,6 @@ register(
         explains=("CKP201",),
     ),
     Cause(
-        "CKP211",
-        "optimizer-state-mismatch",
-        "The saved optimizer state does not fit the optimizer.",
-        "The parameter groups or their sizes differ: frozen layers, another order, another optimizer.",
-        "the optimizer's saved state does not fit its parameter groups",
-        Remediation(
-            "Build the same parameter groups before loading, or start the optimizer afresh",
-            ("optimizer = AdamW(model.parameters())  # no load_state_dict",),
-        ),
-        (
-            Signature(
-                "loaded state dict ",
-                "ValueError: loaded state dict contains a parameter group that doesn't match the size of "
-                "optimizer's group",
-                "loaded state dict from x",
-                r"loaded state dict (?:contains a parameter group that doesn't match|has a different number of "
-                r"parameter groups)",
-                source="torch 0.4 to 2.15",
-            ),
-        ),
-    ),
-    Cause(
         "CKP244",
         "meta-tensors-without-data",
         "Tensors of the meta device have shapes and no data, and were to be copied or used.",
@@ -469,32 +478,5 @@ register(
             ),
         ),
         explains=("CKP201", "DEV2"),
-    ),
-    Cause(
-        "CKP248",
-        "optimizer-state-on-other-device",
-        "The optimizer's state lies on another device than its parameters.",
-        "optimizer.load_state_dict puts the state where the parameters are at that time; a model that is moved afterwards "
-        "leaves it behind.",
-        "the optimizer's state is on another device than the parameters: it was restored, or the optimizer made, before the "
-        "model was moved",
-        Remediation(
-            "Move the model first, then make the optimizer and load its state",
-            (
-                "model.to(device); optimizer = AdamW(model.parameters()); optimizer.load_state_dict(state['optimizer'])",
-                "for s in optimizer.state.values():\n    for k, v in s.items():\n        if torch.is_tensor(v): s[k] = v.to(device)",
-            ),
-        ),
-        (
-            Signature(
-                "torch/optim/",
-                '  File "/x/torch/optim/adam.py", line 532, in _multi_tensor_adam\nRuntimeError: Expected all tensors to be on '
-                "the same device, but found at least two devices, cuda:0 and cpu!",
-                '  File "/x/torch/optim/adam.py", line 532, in _multi_tensor_adam\nRuntimeError: CUDA error: out of memory',
-                r"torch/optim/\w+\.py\"[^\n]*\n(?:(?!  File )[^\n]*\n){0,3}?[^\n]*Expected all tensors to be on the same device",
-                source="torch 1.0 to 2.15, torch/optim",
-            ),
-        ),
-        explains=("DEV2",),
     ),
 )
