@@ -113,7 +113,7 @@ def first_byte(groups: Mapping[str, str]) -> str:
     key = groups.get("key") or _FIRST_CODES.get(groups.get("code", ""), "")
     if not key:
         return "the file is no checkpoint of this format, or its start is damaged"
-    return f"the file is no pickle: its first byte is {key!r} ({_FIRST_BYTES.get(key, 'another format, or damage')})"
+    return f"the file is no pickle: its first byte is '{key}' ({_FIRST_BYTES.get(key, 'another format, or damage')})"
 
 
 def refused(seen: Seen, verdict: Verdict) -> Verdict | None:
@@ -145,6 +145,39 @@ def refused(seen: Seen, verdict: Verdict) -> Verdict | None:
             ),
         )
     return with_message(verdict, verdict.message.replace("?", "an object"))
+
+
+def _pickled_class(seen: Seen, verdict: Verdict) -> Verdict:
+    """A class of the script that saved it is looked up in the script that loads it."""
+    what = seen.groups.get("what", "")
+    if not seen.near(r"on <module '__(?:mp_)?main__'", 0, 10):
+        return verdict
+    return with_message(
+        verdict,
+        f"the checkpoint holds a pickled object of the class {what}, which was defined in the script that saved it (__main__); the "
+        "script that loads it has no such class",
+        Remediation(
+            "Save state_dicts; to read this file once, import or define the class in the script that loads it",
+            (
+                f"from train import {what}  # before torch.load, in the main script",
+                "torch.save(model.state_dict(), path)",
+            ),
+        ),
+    )
+
+
+def unsaved(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """An object beyond 4 GiB needs protocol 4; the rest needs to stay out."""
+    if "large" not in seen.groups:
+        return verdict
+    return with_message(
+        verdict,
+        "torch.save met an object larger than 4 GiB that is no tensor, which pickle protocol 2 cannot hold",
+        Remediation(
+            "Save with protocol 4, or keep such arrays as tensors or files of their own",
+            ("torch.save(state, path, pickle_protocol=4)", "np.save('cache.npy', array)"),
+        ),
+    )
 
 
 def layout(seen: Seen, verdict: Verdict) -> Verdict | None:
@@ -584,6 +617,13 @@ register(
                 r"device|\w+ device)",
                 source="torch 0.4 to 2.15, torch/serialization.py",
             ),
+            Signature(
+                "to restore data location of",
+                "RuntimeError: don't know how to restore data location of torch.storage.UntypedStorage (tagged with hpu)",
+                "restore the data location",
+                r"don't know how to restore data location of \S+ \(tagged with (?P<device>[\w:]+)\)",
+                source="torch 1.0 to 2.15, torch/serialization.py",
+            ),
         ),
         explains=("GPU212",),
     ),
@@ -654,6 +694,15 @@ register(
                 source="torch 1.0 to 2.15, torch/serialization.py",
             ),
             Signature(
+                "on <module '__m",
+                '  File "/x/torch/serialization.py", line 1165, in find_class\n    return super().find_class(mod_name, name)\n'
+                "AttributeError: Can't get attribute 'Net' on <module '__main__' from 'eval.py'>",
+                "AttributeError: Can't get attribute 'ImageDataset' on <module '__main__' (built-in)>",
+                r"torch/serialization\.py\"[^\n]*\n(?:.*\n){0,8}?[^\n]*Can't get attribute '(?P<what>[^']+)' on <module "
+                r"'__(?:mp_)?main__'",
+                source="torch 1.0 to 2.15: a model that was saved from the script that defined it",
+            ),
+            Signature(
                 "No module named 'numpy._core",
                 "ModuleNotFoundError: No module named 'numpy._core'",
                 "No module named 'numpy'",
@@ -668,9 +717,9 @@ register(
                 Remediation("Install NumPy 2, or save plain tensors", ("pip install 'numpy>=2'",)),
             )
             if "numpy._core" in seen.groups.get("what", "")
-            else verdict
+            else _pickled_class(seen, verdict)
         ),
-        explains=("PKG206",),
+        explains=("PKG206", "WRK202"),
     ),
     Cause(
         "CKP213",
@@ -805,8 +854,18 @@ register(
                 r"(?: objects?| at 0x|:|$)",
                 source="torch 0.4 to 2.15, torch/serialization.py",
             ),
+            Signature(
+                "object larger than 4",
+                '  File "/x/torch/serialization.py", line 380, in save\n    pickler.dump(obj)\nOverflowError: cannot serialize a '
+                "bytes object larger than 4 GiB",
+                "OverflowError: cannot serialize a bytes object larger than 4 GiB",
+                r"torch/serialization\.py\"[^\n]*in _?(?:legacy_)?save\b[^\n]*\n(?:.*\n){0,6}?OverflowError: (?P<large>cannot serialize a "
+                r"(?:bytes|string) object larger than 4 ?GiB)",
+                source="torch 0.4 to 2.15 with pickle protocol 2",
+            ),
         ),
-        explains=("WRK20",),
+        judge=unsaved,
+        explains=("WRK20", "WRK213"),
     ),
     Cause(
         "CKP245",
@@ -849,6 +908,48 @@ register(
                 "UnicodeDecodeError: 'ascii' codec can't decode byte 0xe2 in position 6: ordinal not in range(128)",
                 r"(?:torch/serialization\.py|pickle\.loads?\()[^\n]*\n(?:.*\n){0,6}?UnicodeDecodeError: 'ascii' codec can't decode byte",
                 source="torch 0.4 to 2.15, pickle",
+            ),
+        ),
+    ),
+    Cause(
+        "CKP254",
+        "hub-archive-with-folder",
+        "torch.hub was given a zip that holds more than one file.",
+        "load_state_dict_from_url unpacks a legacy zip with a single file only; check_hash and file_name matter, too.",
+        "torch.hub took the download for a legacy zip and found more than one file in it",
+        Remediation(
+            "Download it by hand, unpack it, and load the file that holds the weights",
+            ("curl -LO URL; unzip -l FILE", "torch.load('weights.pth', map_location='cpu')"),
+        ),
+        (
+            Signature(
+                "Only one file(not dir) is allowed in the zipfile",
+                "RuntimeError: Only one file(not dir) is allowed in the zipfile",
+                "one file is allowed",
+                source="torch 1.1 to 2.15, torch/hub.py",
+            ),
+        ),
+    ),
+    Cause(
+        "CKP255",
+        "load-of-no-file",
+        "torch.load was given something that is no file.",
+        "A dict that was loaded already, a response of requests, or a file that cannot seek (a pipe, a zip member).",
+        "torch.load was given a {what}, not a path or a file that can seek",
+        Remediation(
+            "Give it a path, or read the bytes into a buffer; what is loaded already needs no torch.load",
+            (
+                "torch.load(io.BytesIO(response.content), map_location='cpu')",
+                "torch.load('path/to/file.pt', map_location='cpu')",
+            ),
+        ),
+        (
+            Signature(
+                "You can only torch.load from a file that is seekable",
+                "AttributeError: 'dict' object has no attribute 'seek'. You can only torch.load from a file that is seekable.",
+                "the file is seekable",
+                r"'(?P<what>\w+)' object has no attribute '\w+'\. You can only torch\.load from a file that is seekable",
+                source="torch 1.0 to 2.15",
             ),
         ),
     ),

@@ -181,6 +181,14 @@ register(
                 source="glibc",
             ),
             Signature(
+                "with link time reference",
+                "OSError: /x/nvidia/cublas/lib/libcublas.so.11: symbol cublasLtGetStatusString version libcublasLt.so.11 not defined in "
+                "file libcublasLt.so.11 with link time reference",
+                "the link time reference",
+                r"symbol (?P<symbol>\w+),? version \S+ not defined in file \S+ with link time reference",
+                source="glibc",
+            ),
+            Signature(
                 "undefined symbol: __nvJitLink",
                 "libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version libnvJitLink.so.12",
                 "nvJitLink",
@@ -387,6 +395,72 @@ register(
             ),
         ),
         explains=("GPU2",),
+    ),
+    Cause(
+        "PKG249",
+        "shared-library-unreadable",
+        "A shared library's file is damaged, or of another architecture.",
+        "A disk that was full during the install, a Git LFS pointer, or a library of another CPU or of 32 bits.",
+        "{file} cannot be loaded ({what})",
+        Remediation(
+            "Reinstall the package that holds it, with free space and for this machine's architecture",
+            ("df -h; pip install --force-reinstall --no-cache-dir PACKAGE", "file FILE; ls -l FILE; uname -m"),
+        ),
+        (
+            Signature(
+                ("file too short", "invalid ELF header", "wrong ELF class"),
+                "OSError: /x/site-packages/nvidia/cudnn/lib/libcudnn.so.9: file too short",
+                "the file is too short",
+                r"(?P<file>\S+\.so[\w.]*): (?P<what>file too short|invalid ELF header|wrong ELF class: \w+)",
+                source="glibc",
+            ),
+        ),
+        explains=("PKG2",),
+    ),
+    Cause(
+        "PKG251",
+        "extension-of-another-python",
+        "A compiled extension was built for another Python.",
+        "Its interface changes with each minor version, unless it was built for the stable one.",
+        "a compiled extension was built for Python {built}, and {have} runs",
+        Remediation(
+            "Install it anew with the Python that runs",
+            (
+                "python -m pip install --force-reinstall --no-cache-dir PACKAGE",
+                "find . -name '*.so' | grep -v cpython-3; rm -rf build",
+            ),
+        ),
+        (
+            Signature(
+                "Python version mismatch: module was compiled for",
+                "ImportError: Python version mismatch: module was compiled for Python 3.8, but the interpreter version is incompatible: 3.10.12 (main, Nov 20 2023).",
+                "Python version mismatch",
+                r"Python version mismatch: module was compiled for (?:version )?(?:Python )?(?P<built>[\d.]+\d)[^\n]*?(?:incompatible: |version: )(?P<have>[\d.]+)",
+                source="pybind11 2.x",
+            ),
+        ),
+        explains=("PKG2",),
+    ),
+    Cause(
+        "PKG252",
+        "executable-stack-refused",
+        "The kernel or glibc refuses a library that asks for an executable stack.",
+        "glibc 2.41 and hardened kernels no longer allow it; torch before 2.x wheels and some extensions carry the flag by accident.",
+        "{file} asks for an executable stack, which this system (glibc 2.41, SELinux or a hardened kernel) refuses",
+        Remediation(
+            "Clear the flag in the file, or install a newer build of the package",
+            ("patchelf --clear-execstack FILE", "pip install -U torch"),
+        ),
+        (
+            Signature(
+                "cannot enable executable stack",
+                "ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument",
+                "enable the executable stack",
+                r"(?P<file>\S+\.so[\w.]*): cannot enable executable stack",
+                source="glibc",
+            ),
+        ),
+        explains=("PKG2",),
     ),
 )
 

@@ -46,6 +46,33 @@ def permission(seen: Seen, verdict: Verdict) -> Verdict | None:
             ),
             path=path,
         )
+    if "-packages" in path or "Could not install packages" in seen.log.lines[seen.index].text:
+        return with_message(
+            verdict,
+            f"permission denied on {path}: the Python environment belongs to another user (root, in most images)",
+            Remediation(
+                "Install when the image is built, as root; or into a virtual environment or folder of this user",
+                (
+                    "RUN pip install PACKAGE  # in the Dockerfile, before USER",
+                    "python -m venv --system-site-packages ~/venv && ~/venv/bin/pip install PACKAGE",
+                    "pip install --user PACKAGE",
+                ),
+            ),
+            path=path,
+        )
+    if seen.told(r"^Enforcing$|avc: +denied|SELinux is preventing"):
+        return with_message(
+            verdict,
+            f"permission denied on {path or 'a mount'}, and SELinux is enforcing: the mount has no label that containers may read",
+            Remediation(
+                "Let the container engine label the mount",
+                (
+                    "docker run -v /data:/data:z ...  # :Z for one container only",
+                    "ls -Zd FOLDER; sudo ausearch -m avc -ts recent",
+                ),
+            ),
+            path=path,
+        )
     if not path:
         return with_message(verdict, verdict.message.replace("on ?", "on the file that the frame above opens"))
     return with_message(verdict, verdict.message, None, path=path)

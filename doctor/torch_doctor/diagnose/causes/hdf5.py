@@ -336,7 +336,7 @@ register(
                 ),
                 "RuntimeError: Unable to synchronously get dataspace (identifier is not of specified type)",
                 "identifier is not set",
-                r"(?P<text>identifier is not of specified type|Not a (?:dataset|location|group|file) \([^)]*\)"
+                r"(?P<text>identifier is not of specified type|Not a (?:dataset|location|group|file)(?: id)? \([^)]*\)"
                 r"|Invalid location identifier[^\n)]*)",
                 source="h5py 2.8 to 3.16",
             ),
@@ -352,7 +352,7 @@ register(
             "Install the filter plugins and import them before the file is read",
             (
                 "pip install hdf5plugin",
-                "import hdf5plugin, h5py",
+                "import hdf5plugin, h5py  # for zarr: pip install imagecodecs; imagecodecs.numcodecs.register_codecs()",
                 "h5dump -pH FILE | grep -A3 FILTER",
             ),
         ),
@@ -363,6 +363,13 @@ register(
                 "filter registered",
                 r"(?P<what>required filter '[^']*' is not registered)",
                 source="h5py 2.10 to 3.16, HDF5 1.10 to 2.0",
+            ),
+            Signature(
+                "codec not available",
+                "ValueError: codec not available: 'imagecodecs_jpegxl'",
+                "codec is available",
+                r"(?P<what>codec not available: '[^']*')",
+                source="numcodecs 0.6 to 0.16, zarr",
             ),
             Signature(
                 "can't open directory",
@@ -573,5 +580,81 @@ register(
         ),
         kind=VAGUE,
         decide="ncdump -h FILE",
+    ),
+    Cause(
+        "HDF243",
+        "hdf5-versions-mixed",
+        "Two versions of HDF5 are loaded into one process.",
+        "h5py from pip and PyTables, netCDF4 or a system library from elsewhere bring one each; HDF5 aborts when headers and library differ.",
+        "two versions of HDF5 are mixed[[ (built with {headers}, loaded {library})]], and HDF5 aborts",
+        Remediation(
+            "Take h5py and what else uses HDF5 (netCDF4, tables) from one source, and keep system libraries out of LD_LIBRARY_PATH",
+            (
+                "pip install --force-reinstall --no-cache-dir h5py netCDF4 tables",
+                "conda install -c conda-forge h5py netcdf4 pytables",
+                'python -c "import h5py; print(h5py.version.info)"; unset LD_LIBRARY_PATH',
+            ),
+        ),
+        (
+            Signature(
+                "HDF5 library version mismatched error",
+                "Warning! ***HDF5 library version mismatched error***\nThe HDF5 header files used to compile this application do not match\nHeaders are 1.12.1, library is 1.10.7",
+                "HDF5 library version 1.12.1",
+                r"HDF5 library version mismatched error(?:(?:.*\n){1,12}?[^\n]*Headers are (?P<headers>[\d.]+), library is (?P<library>[\d.]+))?",
+                source="HDF5 1.8 to 2.0",
+            ),
+        ),
+        explains=("SES21", "SES22"),
+    ),
+    Cause(
+        "HDF244",
+        "hdf5-name-exists",
+        "An HDF5 file, data set or group of that name is there already.",
+        "create_dataset and mode 'x' or 'w-' refuse what exists; a second run writes into the first one's file.",
+        "an HDF5 file or data set of that name exists already: a second run writes into the first one's file",
+        Remediation(
+            "Write a new file, or open or replace what is there on purpose",
+            ("h5py.File(path, 'w')  # replaces the file", "f.require_dataset('x', shape, dtype)  # or: del f['x']"),
+        ),
+        (
+            Signature(
+                "name already exists",
+                "ValueError: Unable to create dataset (name already exists)",
+                "the name already exists in the list",
+                r"Unable to (?:synchronously )?create (?:dataset|group|link|attribute|named type|object) \([^)\n]*name already exists\)",
+                source="h5py 2.8 to 3.16",
+            ),
+            Signature(
+                "errno = 17",
+                "FileExistsError: [Errno 17] Unable to synchronously create file (unable to open file: name = 'out.h5', errno = 17, error message = 'File exists')",
+                "errno = 170",
+                r"unable to open file: name = '[^']*', errno = 17\b",
+                source="h5py 2.8 to 3.16",
+            ),
+        ),
+    ),
+    Cause(
+        "HDF245",
+        "zarr-format-not-known",
+        "The store is in another zarr format than the installed zarr reads.",
+        "zarr 3 writes format 3 by default; zarr 2 reads format 2 only.",
+        "the zarr store is in a format that the installed zarr does not read ({what})",
+        Remediation(
+            "Upgrade zarr where it is read, or write format 2",
+            (
+                "pip install -U 'zarr>=3'",
+                "zarr.create_array(..., zarr_format=2)",
+                'python -c "import zarr; print(zarr.__version__)"; ls -a STORE | head',
+            ),
+        ),
+        (
+            Signature(
+                ("zarr_format'", "unsupported zarr format"),
+                "zarr.errors.MetadataValidationError: Invalid value for 'zarr_format'. Expected '2'. Got '3'.",
+                "'zarr_format' is 2",
+                r"(?P<what>Invalid value for 'zarr_format'[^\n]*|unsupported zarr format:? ?\d*)",
+                source="zarr 2.0 to 3.1",
+            ),
+        ),
     ),
 )

@@ -270,4 +270,53 @@ register(
             ),
         ),
     ),
+    Cause(
+        "CKP256",
+        "remote-code-not-allowed",
+        "The model brings code of its own, and running it was not allowed.",
+        "trust_remote_code runs what the repository holds; it may be switched on only for code that was read.",
+        "the model brings Python code of its own, and trust_remote_code is off",
+        Remediation(
+            "Read the code of the repository, pin its revision, and allow it",
+            ("from_pretrained(NAME, trust_remote_code=True, revision='COMMIT')",),
+        ),
+        (
+            Signature(
+                "trust_remote_code=True` to remove this error",
+                "ValueError: Loading me/x requires you to execute the configuration file in that repo on your local machine. Make sure you have read the code there to avoid malicious use, then set the option `trust_remote_code=True` to remove this error.",
+                "trust_remote_code=True is set",
+                source="transformers 4.x and 5.x, datasets",
+            ),
+            Signature(
+                "contains custom code which must be executed",
+                "ValueError: The repository for me/x contains custom code which must be executed to correctly load the model.",
+                "custom code",
+                source="transformers 4.3x to 5.x",
+            ),
+        ),
+    ),
+    Cause(
+        "CKP257",
+        "architecture-unknown-to-transformers",
+        "The installed transformers does not know the model's architecture.",
+        "The model is newer than the installed release, or its config.json names a type that only its own code knows.",
+        "the installed transformers does not know the architecture {what}: it is older than the model",
+        Remediation(
+            "Upgrade transformers, or allow the model's own code after reading it",
+            (
+                "pip install -U transformers",
+                "pip install git+https://github.com/huggingface/transformers",
+                "from_pretrained(NAME, trust_remote_code=True)",
+            ),
+        ),
+        (
+            Signature(
+                "does not recognize this architecture",
+                "ValueError: The checkpoint you are trying to load has model type `qwen3_next` but Transformers does not recognize this architecture.",
+                "the architecture is recognized",
+                r"has model type `(?P<what>[^`]+)` but Transformers does not recognize this architecture",
+                source="transformers 4.4x to 5.x",
+            ),
+        ),
+    ),
 )

@@ -82,12 +82,20 @@ register(
         "requirements-conflict",
         "The requirements exclude each other.",
         "torchvision and torchaudio pin one torch each.",
-        "the requirements exclude each other[[: {what}]]",
+        "the requirements exclude each other[[: {what}]][[ is installed, {want} is wanted]][[ by {by}]]",
         Remediation(
             "Ask for torch, torchvision and torchaudio of one release, or leave the versions of the latter two open",
             ("pip install torch==VERSION torchvision torchaudio", "pip install -r requirements.txt --dry-run"),
         ),
         (
+            Signature(
+                "VersionConflict: (",
+                "pkg_resources.ContextualVersionConflict: (torch 2.4.0 (/x/site-packages), Requirement.parse('torch==2.3.1'), "
+                "{'xformers'})",
+                "VersionConflict was caught",
+                r"VersionConflict: \((?P<what>[\w.-]+ \S+) \([^)]*\), Requirement\.parse\('(?P<want>[^']+)'\)(?:, \{'(?P<by>[^']+)'\})?",
+                source="setuptools, pkg_resources",
+            ),
             Signature(
                 ("conflicting dependencies", "ResolutionImpossible"),
                 "ERROR: Cannot install torch==2.1.0 and torchvision==0.15.0 because these package versions have conflicting "

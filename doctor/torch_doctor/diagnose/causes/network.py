@@ -136,4 +136,28 @@ register(
             ),
         ),
     ),
+    Cause(
+        "FS249",
+        "cloud-credentials-missing",
+        "There are no credentials for the cloud storage.",
+        "Containers and batch jobs do not see the profile of the home folder; a role is tied to the machine or pod.",
+        "there are no credentials for the cloud storage in this process ({what})",
+        Remediation(
+            "Hand the credentials or the role to the container",
+            (
+                "docker run -v ~/.aws:/root/.aws:ro -e AWS_PROFILE ...",
+                "docker run -e AWS_ACCESS_KEY_ID -e AWS_SECRET_ACCESS_KEY -e AWS_SESSION_TOKEN ...",
+                "aws sts get-caller-identity",
+            ),
+        ),
+        (
+            Signature(
+                ("NoCredentialsError", "DefaultCredentialsError", "Unable to locate credentials"),
+                "botocore.exceptions.NoCredentialsError: Unable to locate credentials",
+                "the credentials were located",
+                r"(?P<what>Unable to locate credentials|DefaultCredentialsError|NoCredentialsError)",
+                source="botocore 1.x, google-auth 2.x",
+            ),
+        ),
+    ),
 )

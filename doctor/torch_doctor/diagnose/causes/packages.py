@@ -33,6 +33,13 @@ _KNOWN = {
     "datasets", "accelerate", "peft", "timm", "pytorch_lightning", "lightning", "triton", "deepspeed", "mmcv", "sklearn",
     "torchmetrics", "xformers", "keras", "tensorflow", "pkg_resources",
 }  # fmt: skip
+#: compiled module -> the package that builds it, where it is built with CUDA
+_COMPILED = {
+    "fused_layer_norm_cuda": "apex", "amp_C": "apex", "fused_weight_gradient_mlp_cuda": "apex", "xentropy_cuda": "apex",
+    "flash_attn_2_cuda": "flash-attn", "flash_attn_cuda": "flash-attn", "selective_scan_cuda": "mamba-ssm",
+    "causal_conv1d_cuda": "causal-conv1d", "MultiScaleDeformableAttention": "MultiScaleDeformableAttention",
+    "exllamav2_ext": "exllamav2", "rotary_emb": "rotary-emb", "dropout_layer_norm": "flash-attn", "_raymarching": "raymarching",
+}  # fmt: skip
 #: submodule -> what became of it. Source: the packages' release notes, 2026-11.
 _GONE = {
     "torch._six": "torch 2.0 removed it",
@@ -58,6 +65,12 @@ def _submodule_gone(module: str, top: str, verdict: Verdict) -> Verdict:
 
 def abi(seen: Seen, verdict: Verdict) -> Verdict | None:
     """Which module it is, and which of the two is older."""
+    if most := seen.groups.get("most"):
+        return with_message(
+            verdict,
+            f"Numba works with NumPy up to {most}, and a newer one is installed",
+            Remediation("Upgrade Numba, or hold NumPy", ("pip install -U numba", f"pip install 'numpy<={most}.99'")),
+        )
     module = seen.near(r"\bin init ([\w.]+)", 12, 0)
     name = module[1] if module else ""
     sizes = re.search(
@@ -177,6 +190,30 @@ def module_missing(seen: Seen, verdict: Verdict) -> Verdict | None:
                 ("export PYTHONPATH=PROJECT:$PYTHONPATH", "python -m pip install -e ."),
             ),
         )
+    if module == "torch._C":
+        return with_message(
+            verdict,
+            "a torch folder without its compiled part is imported: torch's source tree as working directory, or an install that was cut",
+            Remediation(
+                "Start from another folder, and reinstall torch if that does not help",
+                (
+                    "cd / && python -c 'import torch; print(torch.__file__)'",
+                    "pip install --force-reinstall --no-cache-dir torch",
+                ),
+            ),
+        )
+    if holder := _COMPILED.get(top) or (top if re.search(r"\.(?:_ext|_C|\w+_cuda)$", module) else ""):
+        return with_message(
+            verdict,
+            f"the compiled part {module} of {holder} is missing: {holder} was installed without its CUDA extensions",
+            Remediation(
+                f"Install a full build of {holder} that belongs to this torch",
+                (
+                    f"pip install --force-reinstall --no-cache-dir --no-build-isolation {holder}",
+                    'python -c "import torch; print(torch.__version__, torch.version.cuda)"; nvcc --version',
+                ),
+            ),
+        )
     if "." in module and top in _KNOWN:
         return _submodule_gone(module, top, verdict)
     if _OWN.match(module):
@@ -257,6 +294,13 @@ register(
                 "got 80 from PyObject",
                 "ndarray size",
                 source="Cython modules",
+            ),
+            Signature(
+                "Numba needs NumPy",
+                "ImportError: Numba needs NumPy 2.0 or less. Got NumPy 2.2.",
+                "Numba uses NumPy",
+                r"Numba needs NumPy (?P<most>[\d.]+) or less",
+                source="Numba 0.53 to 0.62",
             ),
             Signature(
                 "Numpy is not available",
@@ -477,6 +521,107 @@ register(
                 "out of date",
                 "Descriptors can be created directly",
                 source="protobuf 4.21 to 6",
+            ),
+        ),
+    ),
+    Cause(
+        "PKG246",
+        "dependency-of-another-version",
+        "A package found another version of a dependency than it works with.",
+        "transformers and others check their dependencies when they are imported.",
+        "{what} is required, and {have} is installed",
+        Remediation(
+            "Install the required version, or the release of the package that works with the installed one",
+            ("pip install '{what}'", "pip install -U transformers tokenizers huggingface_hub", "pip check"),
+        ),
+        (
+            Signature(
+                "is required for a normal functioning of this module, but found",
+                "ImportError: tokenizers>=0.21,<0.22 is required for a normal functioning of this module, but found tokenizers==0.15.2.",
+                "is required for this module",
+                r"(?P<what>[\w.-]+[<>=!~][^\s]*) is required for a normal functioning of this module, but found (?P<have>\S+?)\.?(?:\s|$)",
+                source="transformers 4.x and 5.x",
+            ),
+        ),
+    ),
+    Cause(
+        "PKG247",
+        "optional-package-missing",
+        "A feature needs a package that is not installed.",
+        "Libraries keep large dependencies optional, and name them when they are needed.",
+        "a feature that the code asks for needs {what}, which is not installed",
+        Remediation("Install it", ("python -m pip install {what}",)),
+        (
+            Signature(
+                ("`pip install ",),
+                "ImportError: Using `low_cpu_mem_usage=True`, a `device_map` or a `tp_plan` requires Accelerate: `pip install 'accelerate>=0.26.0'`",
+                "run `pip install x`",
+                r"^ImportError: [^\n]*`pip install (?:-U |--upgrade )?(?P<what>[^`\n]+)`",
+                source="transformers, diffusers, datasets",
+            ),
+        ),
+        kind=VAGUE,
+    ),
+    Cause(
+        "PKG248",
+        "distutils-version-gone",
+        "torch up to 1.10 looks for distutils.version in a way that newer setuptools broke.",
+        "setuptools 59.6 and later replace distutils; Python 3.12 dropped it.",
+        "distutils.version is not there: torch up to 1.10 (its tensorboard module) does not work with this setuptools",
+        Remediation(
+            "Upgrade torch, or hold setuptools at 59.5",
+            ("pip install setuptools==59.5.0", "pip install -U torch torchvision"),
+        ),
+        (
+            Signature(
+                "module 'distutils' has no attribute 'version'",
+                "AttributeError: module 'distutils' has no attribute 'version'",
+                "module 'distutils' is here",
+                source="torch 1.8 to 1.10, setuptools 59.6 and later",
+            ),
+        ),
+        explains=("PKG207",),
+    ),
+    Cause(
+        "PKG253",
+        "numpy-install-broken",
+        "NumPy's own extension modules cannot be loaded.",
+        "Two installations in one folder (pip over conda), an upgrade that was cut, or a folder of another Python version.",
+        "NumPy's extension modules cannot be loaded: its installation is broken or mixed (pip over conda, another Python)",
+        Remediation(
+            "Remove all of NumPy and install it once",
+            (
+                "pip uninstall -y numpy; pip uninstall -y numpy; pip install --no-cache-dir numpy",
+                'python -c "import sys; print(sys.executable, sys.path)"',
+            ),
+        ),
+        (
+            Signature(
+                "Importing the numpy C-extensions failed",
+                "Importing the numpy C-extensions failed. This error can happen for many reasons",
+                "the numpy C-extensions",
+                source="NumPy 1.17 to 2.4",
+            ),
+        ),
+        explains=("PKG2",),
+    ),
+    Cause(
+        "PKG254",
+        "relative-import-in-script",
+        "A file that uses relative imports was run as a script.",
+        "python folder/file.py runs it as __main__, outside of its package.",
+        "a file with relative imports was run as a script, outside of its package",
+        Remediation(
+            "Run it as a module from the folder above the package",
+            ("cd PROJECT && python -m package.train", "torchrun --nproc-per-node=8 -m package.train"),
+        ),
+        (
+            Signature(
+                "attempted relative import",
+                "ImportError: attempted relative import with no known parent package",
+                "a relative import",
+                r"attempted relative import (?:with no known parent package|beyond top-level package)",
+                source="python 3.8 to 3.14",
             ),
         ),
     ),

@@ -168,4 +168,66 @@ register(
             ),
         ),
     ),
+    Cause(
+        "FS250",
+        "interpreter-of-script-missing",
+        "The interpreter that a script's first line names is not there.",
+        "A virtual environment that was moved or copied, or a script of another machine.",
+        "the interpreter {path}, which the script's first line names, is not there: the environment was moved, or the script is of another machine",
+        Remediation(
+            "Call the script through the Python that is here, or make the environment anew",
+            ("python SCRIPT", "head -1 SCRIPT; command -v python3", "python3 -m venv --upgrade VENV"),
+        ),
+        (
+            Signature(
+                "bad interpreter",
+                "bash: ./run.sh: /usr/bin/python3.7: bad interpreter: No such file or directory",
+                "a bad interpreter",
+                r": (?P<path>/[^\s:^]+): bad interpreter: No such file",
+                source="bash, zsh",
+            ),
+        ),
+        explains=("FS208",),
+    ),
+    Cause(
+        "FS251",
+        "folder-of-output-missing",
+        "The folder of an output file does not exist.",
+        "pandas and others make the file, not its folders.",
+        "the folder {path} of an output file does not exist",
+        Remediation("Make it first", ("os.makedirs('{path}', exist_ok=True)", "mkdir -p {path}")),
+        (
+            Signature(
+                "non-existent directory",
+                "OSError: Cannot save file into a non-existent directory: 'results/csv'",
+                "a non-existent directory",
+                r"Cannot save file into a non-existent directory: '(?P<path>[^']*)'",
+                source="pandas 1.x to 3.x",
+            ),
+        ),
+    ),
+    Cause(
+        "FS252",
+        "file-larger-than-allowed",
+        "A file grew beyond what the file system or a limit allows.",
+        "FAT32 ends at 4 GiB; ulimit -f and some object stores behind FUSE have limits of their own.",
+        "a file is larger than its file system (4 GiB on FAT32) or ulimit -f allows[[: {path}]]",
+        Remediation(
+            "Write to another file system, in smaller parts, or lift the limit",
+            (
+                "ulimit -f unlimited",
+                "findmnt -T FILE -o FSTYPE",
+                "model.save_pretrained(FOLDER, max_shard_size='2GB')",
+            ),
+        ),
+        (
+            Signature(
+                ("[Errno 27] File too large", "File size limit exceeded"),
+                "OSError: [Errno 27] File too large: '/mnt/usb/ckpt.pt'",
+                "413 File too large",
+                r"\[Errno 27\] File too large(?:: '(?P<path>[^'\n]*)')?|^File size limit exceeded",
+                source="python 3.8 to 3.14, bash",
+            ),
+        ),
+    ),
 )

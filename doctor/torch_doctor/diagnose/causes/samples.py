@@ -159,7 +159,7 @@ register(
         "data-file-damaged",
         "A data file is cut short or has another format.",
         "A Parquet, Arrow or NumPy file ends with its index or states its length; a copy or download that was cut lacks it. A Git LFS pointer or an error page is another format.",
-        "a data file is cut short or has another format than its name says ({what})",
+        "a data file is empty, cut short or has another format than its name says ({what})",
         Remediation(
             "Compare its size and first bytes with the source and fetch it again",
             (
@@ -217,6 +217,13 @@ register(
                 "mmap of an empty list",
                 r"(?P<what>cannot mmap an empty file)",
                 source="python 3.8 to 3.14, mmap and np.memmap: the file has 0 bytes",
+            ),
+            Signature(
+                "you tried to mmap 0GB",
+                "RuntimeError: unable to mmap memory: you tried to mmap 0GB.",
+                "you tried to mmap 12GB",
+                r"(?P<what>unable to mmap memory: you tried to mmap 0GB)",
+                source="torch 0.4 to 1.13, TH/THAllocator.c: the file has 0 bytes",
             ),
             Signature(
                 "magic string is not correct",

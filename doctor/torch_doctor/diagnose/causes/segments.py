@@ -159,7 +159,74 @@ register(
                 source="torch 0.4 to 2.15, torch/lib/libshm",
             ),
         ),
-        explains=("WRK20", "WRK21", "FS202"),
+        explains=("WRK20", "WRK21", "FS202", "PKG204"),
         references="https://docs.pytorch.org/docs/stable/multiprocessing.html#sharing-strategies",
+    ),
+    Cause(
+        "SHM219",
+        "socket-path-too-long",
+        "The temporary folder's path is too long for a socket.",
+        "Workers hand over descriptors through a socket in a folder under TMPDIR; the path of a socket has at most 107 bytes.",
+        "the path of a socket is too long (107 bytes at most): TMPDIR, under which multiprocessing makes its sockets, is a long path",
+        Remediation(
+            "Let TMPDIR name a short path before Python starts",
+            (
+                "export TMPDIR=/tmp",
+                'python -c "import tempfile; print(len(tempfile.gettempdir()), tempfile.gettempdir())"',
+            ),
+        ),
+        (
+            Signature(
+                "AF_UNIX path too long",
+                "OSError: AF_UNIX path too long",
+                "the AF_UNIX path is short",
+                source="python 3.8 to 3.14, multiprocessing/connection.py",
+            ),
+        ),
+        explains=("WRK22",),
+    ),
+    Cause(
+        "SHM220",
+        "paging-file-too-small",
+        "Windows has no memory left to promise: the paging file is too small.",
+        "Each worker of spawn loads torch's CUDA libraries, gigabytes of them, and Windows reserves that memory in full.",
+        "Windows has no memory left to promise (error 1455): each worker reserves gigabytes for the CUDA libraries that it loads, and the paging file is too small",
+        Remediation(
+            "Use fewer workers, enlarge the paging file, and import torch.cuda users under the main guard only",
+            ("DataLoader(..., num_workers=2)", "SystemPropertiesPerformance.exe  # Advanced, Virtual memory: Change"),
+        ),
+        (
+            Signature(
+                "1455",
+                "OSError: [WinError 1455] The paging file is too small for this operation to complete.",
+                "error code 1450",
+                r"WinError 1455|error code: <1455>",
+                source="Windows, torch 1.0 to 2.15",
+            ),
+        ),
+        explains=("WRK20", "WRK21"),
+    ),
+    Cause(
+        "SHM221",
+        "descriptor-handed-over-twice",
+        "The same file descriptor was to be handed to a child twice.",
+        "With the file_descriptor strategy each shared tensor brings a descriptor; a storage that is shared under two names (tied weights) brings it twice, and spawn refuses that.",
+        "spawn was to hand the same descriptor to a child twice: shared tensors of one storage (tied weights, views) are passed more than once",
+        Remediation(
+            "Share through the file system, or pass each storage once",
+            (
+                "torch.multiprocessing.set_sharing_strategy('file_system')",
+                "model.share_memory()  # and pass the model, not its parameters",
+            ),
+        ),
+        (
+            Signature(
+                "in fds_to_keep",
+                "ValueError: bad value(s) in fds_to_keep",
+                "values in fds_to_keep",
+                r"bad value\(s\) in fds_to_keep",
+                source="python 3.8 to 3.14, _posixsubprocess",
+            ),
+        ),
     ),
 )

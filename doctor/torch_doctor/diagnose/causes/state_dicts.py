@@ -42,7 +42,7 @@ def keys(seen: Seen, verdict: Verdict) -> Verdict | None:
     saved, wanted = _wrappers(unexpected), _wrappers(missing)
     if saved and wanted and saved != wanted:
         return _both_wrapped(verdict, saved, wanted)
-    if saved and not wanted:
+    if saved and not wanted and not any("_flat_param" in name for name in unexpected):
         return _saved_wrapped(verdict, saved)
     if wanted and not saved:
         return _loaded_wrapped(verdict, wanted)
@@ -50,10 +50,14 @@ def keys(seen: Seen, verdict: Verdict) -> Verdict | None:
         return None
     if known := _adapters(verdict, missing, unexpected) or _harmless(verdict, missing, unexpected):
         return known
+    if any("_flat_param" in name for name in unexpected):
+        return _flat(verdict)
     if nested := _PARTS.intersection(unexpected):
         return _whole_file(verdict, sorted(nested, key=len, reverse=True)[0])
     if part := _submodule(missing, unexpected):
         return _of_a_part(verdict, *part)
+    if (missing or unexpected) and not (missing and unexpected):
+        return _one_sided(verdict, missing, unexpected)
     return with_message(
         verdict,
         f"the checkpoint's keys are not those of the model: {len(missing)} missing, {len(unexpected)} unexpected: "
@@ -207,6 +211,47 @@ def _saved_wrapped(verdict: Verdict, prefixes: list[str]) -> Verdict:
             (*strip, *saves),
         ),
         prefix=chain,
+    )
+
+
+def _flat(verdict: Verdict) -> Verdict:
+    return with_message(
+        verdict,
+        "the checkpoint holds FSDP's flat parameters (_flat_param): a rank's local state, which only the same FSDP wrapping with as "
+        "many ranks can read",
+        Remediation(
+            "Load it into the FSDP model that saved it, and save the full state from there",
+            (
+                "full = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))",
+                "with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT): state = model.state_dict()",
+            ),
+        ),
+    )
+
+
+def _one_sided(verdict: Verdict, missing: list[str], unexpected: list[str]) -> Verdict:
+    """Where only one list is there, everything else fits: a part was added or taken away."""
+    names = missing or unexpected
+    parts = ", ".join(sorted({name.rsplit(".", 1)[0] if "." in name else name for name in names})[:4])
+    if missing:
+        message = f"the checkpoint lacks {parts} ({len(missing)} keys); everything else fits: the model has a part that is new"
+        remedy = "Load the rest on purpose and train that part, or take the checkpoint that holds it"
+    else:
+        message = f"the checkpoint has {parts} ({len(unexpected)} keys), which the model does not have; everything else fits"
+        remedy = "Leave them out on purpose, or build the model with that part"
+    return with_message(
+        verdict,
+        message,
+        Remediation(
+            remedy,
+            (
+                f"missing, unexpected = model.load_state_dict(state, strict=False); assert set({'missing' if missing else 'unexpected'}) == "
+                "EXPECTED",
+                LIST_KEYS,
+            ),
+        ),
+        missing=len(missing),
+        unexpected=len(unexpected),
     )
 
 

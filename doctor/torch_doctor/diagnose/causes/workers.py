@@ -36,6 +36,21 @@ def exited(seen: Seen, verdict: Verdict) -> Verdict | None:
     return verdict
 
 
+def forked(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Lightning refuses before the fork; there is no worker yet."""
+    if "create new processes" not in seen.log.lines[seen.index].text:
+        return verdict
+    return with_message(
+        verdict,
+        "CUDA was used before a strategy that forks (ddp_notebook, ddp_fork) made its processes",
+        Remediation(
+            "Touch no GPU before trainer.fit (no .cuda(), no torch.cuda calls but is_available and device_count); restart the "
+            "notebook's kernel, or take a strategy that spawns",
+            ("trainer = Trainer(strategy='ddp_spawn', devices=2)", "torchrun --nproc-per-node=2 train.py"),
+        ),
+    )
+
+
 def unequal(seen: Seen, verdict: Verdict) -> Verdict | None:
     """[3, h, w] beside [1, h, w] or [4, h, w] are grey or transparent images."""
     sizes = [re.findall(r"\d+", seen.groups.get(name, "")) for name in ("first", "second")]
@@ -118,6 +133,13 @@ register(
                 source="torch 1.0 to 2.15",
             ),
             Signature(
+                "create new processes if CUDA is already initialized",
+                "RuntimeError: Lightning can't create new processes if CUDA is already initialized. Did you manually call "
+                "`torch.cuda.*` functions",
+                "CUDA is already initialized",
+                source="Lightning 1.6 to 2.6: strategies that fork, as in notebooks",
+            ),
+            Signature(
                 "cuda runtime error (3)",
                 "RuntimeError: cuda runtime error (3) : initialization error at /pytorch/aten/src/THC/THCGeneral.cpp:50",
                 "cuda runtime error (2) : out of memory",
@@ -125,6 +147,7 @@ register(
                 source="torch 0.3 to 1.4",
             ),
         ),
+        judge=forked,
         explains=("WRK21", "WRK22", "GPU2"),
     ),
     Cause(
@@ -526,5 +549,68 @@ register(
             ),
         ),
         kind=ECHO,
+    ),
+    Cause(
+        "WRK238",
+        "worker-killed-by-other-signal",
+        "A DataLoader worker died of a native fault.",
+        "An integer division by zero, an abort or an illegal instruction ends the worker without a Python exception.",
+        "a DataLoader worker ({pid}) died of a native fault ({what}) in a C or C++ library that the data set uses; the log does not name it",
+        Remediation(
+            "Run once in the main process under faulthandler to get the Python line, and look at what decodes or transforms there",
+            (
+                "PYTHONFAULTHANDLER=1 python train.py  # with num_workers=0",
+                "gdb -batch -ex run -ex bt --args python train.py",
+            ),
+        ),
+        (
+            Signature(
+                "is killed by signal: ",
+                "RuntimeError: DataLoader worker (pid 77) is killed by signal: Floating point exception. ",
+                "RuntimeError: DataLoader worker (pid 325) is killed by signal: Killed.",
+                r"DataLoader worker \(pid\(?s?\)?:? (?P<pid>[\d, ]+)\) is killed by signal: (?P<what>Floating point exception|Illegal instruction|Aborted|Bad system call)",
+                source="torch 0.4 to 2.15, torch/csrc/DataLoader.cpp",
+            ),
+        ),
+        kind=VAGUE,
+        explains=("WRK211", "WRK222"),
+    ),
+    Cause(
+        "WRK239",
+        "iterator-has-no-next",
+        "A DataLoader's iterator has no method next.",
+        "It was a remnant of Python 2, and torch 1.13 removed it.",
+        "the iterator of a DataLoader has no .next() (removed in torch 1.13)",
+        Remediation(
+            "Call the built-in function", ("batch = next(iterator)  # not iterator.next()", "grep -rn '\\.next()' .")
+        ),
+        (
+            Signature(
+                "DataLoaderIter' object has no attribute 'next'",
+                "AttributeError: '_MultiProcessingDataLoaderIter' object has no attribute 'next'",
+                "AttributeError: 'Node' object has no attribute 'next'",
+                source="torch 1.13 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "WRK241",
+        "samples-with-different-keys",
+        "The samples of one batch are dicts with different keys.",
+        "default_collate takes the keys of the first sample and looks them up in all others.",
+        "a sample of the batch has no entry {key}, which the first one has: default_collate wants the same keys in each",
+        Remediation(
+            "Return the same keys for each sample, with an empty or padded value where there is nothing",
+            ("sample.setdefault('mask', torch.zeros(h, w))", "DataLoader(..., collate_fn=my_collate)"),
+        ),
+        (
+            Signature(
+                "_utils/collate.py",
+                "  File \"/x/torch/utils/data/_utils/collate.py\", line 127, in collate\n    return elem_type({key: collate([d[key] for d in batch]) for key in elem})\nKeyError: 'mask'",
+                '  File "/x/torch/utils/data/_utils/collate.py", line 127, in collate\nTypeError: default_collate',
+                r'_utils/collate\.py"[^\n]*\n(?:(?!  File )[^\n]*\n){0,4}?KeyError: (?P<key>[^\n]+)',
+                source="torch 1.0 to 2.15",
+            ),
+        ),
     ),
 )
