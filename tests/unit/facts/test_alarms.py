@@ -10,7 +10,7 @@ def test_a_word_counts_at_the_end_of_the_last_line() -> None:
 
 
 def test_a_path_after_the_colon_is_no_figure() -> None:
-    assert alarming([b"OSError: ./out/final is missing"[:20]]) == {0}
+    assert alarming([b"OSError: ./runs/exp1 is gone"]) == {0}
 
 
 def test_a_metric_with_a_frightening_name_does_not_count() -> None:
