@@ -116,33 +116,6 @@ def first_byte(groups: Mapping[str, str]) -> str:
     return f"the file is no pickle: its first byte is '{key}' ({_FIRST_BYTES.get(key, 'another format, or damage')})"
 
 
-def given(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """A TorchScript archive is loaded by torch.jit.load; None is a loader that returned nothing."""
-    what = seen.groups.get("what", "")
-    if "jit" in what or "Script" in what:
-        return with_message(
-            verdict,
-            f"load_state_dict was given a TorchScript module ({what}): the file is an archive of torch.jit.save",
-            Remediation(
-                "Run it as it is, or take its state_dict",
-                (
-                    "model = torch.jit.load(path, map_location='cpu')",
-                    "model.load_state_dict(torch.jit.load(path, map_location='cpu').state_dict())",
-                ),
-            ),
-        )
-    if what in ("NoneType", "str", "tuple", "list"):
-        return with_message(
-            verdict,
-            f"load_state_dict was given a {what}, not a dict of tensors: what loads the checkpoint returned another thing",
-            Remediation(
-                "Give it what torch.load returns, or the part of it that holds the weights",
-                ("state = torch.load(path, map_location='cpu'); print(type(state), list(state)[:5])",),
-            ),
-        )
-    return verdict
-
-
 register(
     Cause(
         "CKP203",

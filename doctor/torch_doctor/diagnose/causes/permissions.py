@@ -5,198 +5,92 @@ from __future__ import annotations
 import re
 
 from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
-from torch_doctor.model import Remediation, mib
+from torch_doctor.model import Remediation
 
 
 def permission(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """The path says whose file it is: a cache under / or /root is a HOME that is not this user's."""
+    """The path says whose file it is: a script, a cache under a HOME of another, the environment, a labelled mount."""
     path = seen.groups.get("path", "")
-    if re.search(r"\.(?:sh|py|run|bin)$", path) and "[Errno" not in seen.log.lines[seen.index].text:
-        noexec = seen.told(r"\bnoexec\b")
-        why = "its file system is mounted noexec" if noexec else "it has no execute bit, or its mount is noexec"
-        return with_message(
-            verdict,
-            f"{path} cannot be executed: {why}",
-            Remediation(
-                "Call it through its interpreter, set the bit, or mount with exec (docker's --tmpfs is noexec by default)",
-                (
-                    f"bash {path}",
-                    f"chmod +x {path}",
-                    f"findmnt -T {path} -o TARGET,OPTIONS",
-                    "docker run --tmpfs /tmp:exec ...",
-                ),
-            ),
-            path=path,
-        )
+    line = seen.log.lines[seen.index].text
+    if re.search(r"\.(?:sh|py|run|bin)$", path) and "[Errno" not in line:
+        return _not_executable(seen, verdict, path)
     if path.startswith(("/.", "/root/", "/nonexistent", "/home/")) and re.search(r"^/\.|/\.\w+|nonexistent", path):
-        return with_message(
-            verdict,
-            f"permission denied on {path}: a cache under a home folder that this uid does not own (HOME is / or "
-            "another user's, or an "
-            "earlier container made it as root)",
-            Remediation(
-                "Give the uid a home of its own, or name writable caches (HF_HOME, TORCH_HOME, XDG_CACHE_HOME, "
-                "MPLCONFIGDIR); run the "
-                "container with the owner's uid",
-                (
-                    "docker run --user $(id -u):$(id -g) -e HOME=/workspace ...",
-                    "export HF_HOME=/workspace/.cache/hf XDG_CACHE_HOME=/workspace/.cache",
-                    "ls -ldn FOLDER; id",
-                ),
-            ),
-            path=path,
-        )
-    if "-packages" in path or "Could not install packages" in seen.log.lines[seen.index].text:
-        return with_message(
-            verdict,
-            f"permission denied on {path}: the Python environment belongs to another user (root, in most images)",
-            Remediation(
-                "Install when the image is built, as root; or into a virtual environment or folder of this user",
-                (
-                    "RUN pip install PACKAGE  # in the Dockerfile, before USER",
-                    "python -m venv --system-site-packages ~/venv && ~/venv/bin/pip install PACKAGE",
-                    "pip install --user PACKAGE",
-                ),
-            ),
-            path=path,
-        )
+        return _of_another_home(verdict, path)
+    if "-packages" in path or "Could not install packages" in line:
+        return _of_the_environment(verdict, path)
     if seen.told(r"^Enforcing$|avc: +denied|SELinux is preventing"):
-        return with_message(
-            verdict,
-            f"permission denied on {path or 'a mount'}, and SELinux is enforcing: the mount has no label that containers may read",
-            Remediation(
-                "Let the container engine label the mount",
-                (
-                    "docker run -v /data:/data:z ...  # :Z for one container only",
-                    "ls -Zd FOLDER; sudo ausearch -m avc -ts recent",
-                ),
-            ),
-            path=path,
-        )
+        return _without_label(verdict, path)
     if not path:
         return with_message(verdict, verdict.message.replace("on ?", "on the file that the frame above opens"))
     return with_message(verdict, verdict.message, None, path=path)
 
 
-def disk(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """/dev/shm has a signature of its own; a quota is not a full disk."""
-    text = seen.log.lines[seen.index].text
-    if "/dev/shm" in text or "shared memory" in text or re.search(r"/torch_\d", text) or seen.near(_SHARED, 6, 0):
-        return None
-    path = seen.groups.get("path", "")
-    if seen.told(_INODES_USED):
-        return with_message(
-            verdict,
-            f"no inode is left {_where(path)} (IUse% is 100), though it has free space: too many small files",
-            Remediation(
-                "Delete or pack small files (tar, zip, WebDataset shards, one LMDB or HDF5 file), or write to another "
-                "file system",
-                ("df -i .", "du --inodes -xd 2 . | sort -n | tail", "tar cf frames.tar frames/ && rm -r frames/"),
+def _not_executable(seen: Seen, verdict: Verdict, path: str) -> Verdict:
+    noexec = seen.told(r"\bnoexec\b")
+    why = "its file system is mounted noexec" if noexec else "it has no execute bit, or its mount is noexec"
+    return with_message(
+        verdict,
+        f"{path} cannot be executed: {why}",
+        Remediation(
+            "Call it through its interpreter, set the bit, or mount with exec (docker's --tmpfs is noexec by default)",
+            (
+                f"bash {path}",
+                f"chmod +x {path}",
+                f"findmnt -T {path} -o TARGET,OPTIONS",
+                "docker run --tmpfs /tmp:exec ...",
             ),
-        )
-    free = seen.machine.number("disk.free_bytes", "fs.free_bytes")
-    extra = f" ({mib(free)} free there now)" if free is not None else ""
-    full = "the disk is full" if not path else f"the file system of {path} is full"
-    if "Could not install packages" in text:
-        return with_message(
-            verdict, f"{full}: pip found no room for a package or its unpacked wheel{extra}", PIP_SPACE
-        )
-    if path.startswith("/var/lib/docker") or re.search(
-        r"failed to register layer|/var/lib/(?:docker|containerd)|buildkit", text
-    ):
-        return with_message(verdict, f"{full}: Docker's own folder has no room left{extra}", DOCKER_SPACE)
-    if "/.cache/" in path or seen.near(r"huggingface_hub/|/datasets/(?:builder|arrow_\w+)\.py|torch/hub\.py", 12, 0):
-        return with_message(
-            verdict, f"{full}: a download into the cache of models or data sets failed{extra}", CACHE_SPACE
-        )
-    if "need" in seen.groups:
-        return with_message(
-            verdict,
-            f"the data set needs {seen.groups['need']} and the file system of its cache has less",
-            CACHE_SPACE,
-        )
-    remedy = TEMPORARY if path.startswith(("/tmp/", "/var/tmp/")) or seen.near(_TEMPORARY, 4, 0) else None
-    return with_message(verdict, f"{full}: a write failed for lack of space{extra}", remedy)
+        ),
+        path=path,
+    )
 
 
-def _where(path: str) -> str:
-    return f"on the file system of {path}" if path else "on the file system"
-
-
-#: frames of what lies in /dev/shm; the output of df -i for a file system without free inodes; frames of tempfile
-_SHARED = r"SemLock|multiprocessing/shared_memory\.py|_posixshmem"
-
-
-_INODES_USED = r"^Filesystem\s+Inodes\b[^\n]*(?:\n(?!Filesystem)[^\n]*){0,12}?\n[^\n]*\s(?:100%|0\s+\S+%)\s+/"
-
-
-_TEMPORARY = r'/tempfile\.py", line \d+'
-
-
-TEMPORARY = Remediation(
-    "Free the temporary folder, or let TMPDIR name one with room before Python starts (in a container also a larger "
-    "--tmpfs)",
-    ("df -h /tmp; df -i /tmp", "export TMPDIR=/workspace/tmp; mkdir -p $TMPDIR", "du -xsh /tmp/* | sort -h | tail"),
-)
-
-
-CACHE_SPACE = Remediation(
-    "Put the cache on a larger file system before Python starts, and clear what is not needed from the old one",
-    (
-        "export HF_HOME=/data/$USER/hf TORCH_HOME=/data/$USER/torch  # also moves HF_DATASETS_CACHE",
-        "df -h ~/.cache; du -xsh ~/.cache/* | sort -h | tail",
-        "hf cache prune  # or: huggingface-cli delete-cache",
-    ),
-)
-
-
-DOCKER_SPACE = Remediation(
-    "Remove images, containers and build caches that nobody needs, or move Docker's data-root to a larger disk",
-    ("docker system df", "docker system prune", "docker builder prune"),
-)
-
-
-PIP_SPACE = Remediation(
-    "Free space where the environment, pip's cache and its temporary folder lie; TMPDIR moves the last",
-    (
-        'df -h /tmp ~/.cache "$(python -c "import sys; print(sys.prefix)")"',
-        "pip cache purge",
-        "TMPDIR=/workspace/tmp pip install --no-cache-dir PACKAGE",
-        "docker system df",
-    ),
-)
-
-
-def quota(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """A cache in HOME can move; a quota may count files in place of bytes."""
-    path = seen.groups.get("path", "")
-    where = f" ({path})" if path else ""
-    if seen.told(r"^\s*/\S+\s+[\d.]+[KMGT]?\s+\S+\s+\S+\s+\S+\s+\d+\*"):
-        return with_message(
-            verdict,
-            f"the quota of files (not of bytes) is used up{where}: df may show free space",
-            Remediation(
-                "Delete small files, or keep them packed (tar, WebDataset shards, one LMDB or HDF5 file); ask for a "
-                "larger file quota",
-                ("lfs quota -h -u $USER PATH", "du --inodes -xd 2 ~ | sort -n | tail"),
+def _of_another_home(verdict: Verdict, path: str) -> Verdict:
+    return with_message(
+        verdict,
+        f"permission denied on {path}: a cache under a home folder that this uid does not own (HOME is / or another user's, or an "
+        "earlier container made it as root)",
+        Remediation(
+            "Give the uid a home of its own, or name writable caches (HF_HOME, TORCH_HOME, XDG_CACHE_HOME, MPLCONFIGDIR); run the "
+            "container with the owner's uid",
+            (
+                "docker run --user $(id -u):$(id -g) -e HOME=/workspace ...",
+                "export HF_HOME=/workspace/.cache/hf XDG_CACHE_HOME=/workspace/.cache",
+                "ls -ldn FOLDER; id",
             ),
-        )
-    message = f"the quota of this user, group or project is used up{where}: df may show free space"
-    if "/.cache" in path or seen.near(r"huggingface_hub|/\.cache/|transformers/|torch/hub\.py", 20, 0):
-        return with_message(
-            verdict,
-            message,
-            Remediation(
-                "The download cache lies in HOME, whose quota is small: move it to a larger file system, and clear the "
-                "old one",
-                (
-                    "export HF_HOME=/scratch/$USER/hf TORCH_HOME=/scratch/$USER/torch XDG_CACHE_HOME=/scratch/$USER/cache",
-                    "quota -s; du -xsh ~/.cache/* | sort -h | tail",
-                    "hf cache prune  # or: huggingface-cli delete-cache",
-                ),
+        ),
+        path=path,
+    )
+
+
+def _of_the_environment(verdict: Verdict, path: str) -> Verdict:
+    return with_message(
+        verdict,
+        f"permission denied on {path}: the Python environment belongs to another user (root, in most images)",
+        Remediation(
+            "Install when the image is built, as root; or into a virtual environment or folder of this user",
+            (
+                "RUN pip install PACKAGE  # in the Dockerfile, before USER",
+                "python -m venv --system-site-packages ~/venv && ~/venv/bin/pip install PACKAGE",
+                "pip install --user PACKAGE",
             ),
-        )
-    return with_message(verdict, message)
+        ),
+        path=path,
+    )
+
+
+def _without_label(verdict: Verdict, path: str) -> Verdict:
+    return with_message(
+        verdict,
+        f"permission denied on {path or 'a mount'}, and SELinux is enforcing: the mount has no label that containers may read",
+        Remediation(
+            "Let the container engine label the mount",
+            (
+                "docker run -v /data:/data:z ...  # :Z for one container only",
+                "ls -Zd FOLDER; sudo ausearch -m avc -ts recent",
+            ),
+        ),
+        path=path,
+    )
 
 
 def read_only(seen: Seen, verdict: Verdict) -> Verdict | None:
