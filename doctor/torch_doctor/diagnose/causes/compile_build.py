@@ -30,6 +30,22 @@ def noexec(seen: Seen, verdict: Verdict) -> Verdict | None:
     )
 
 
+def _named_compiler(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A compiler that the environment names and that does not work is another fault than none at all."""
+    named = seen.find(r"No working C\+\+ compiler found in [\w.]+: \(None, '(?P<cxx>[^']*/[^']*)'\)")
+    if named is None:
+        return verdict
+    return with_message(
+        verdict,
+        f"the C++ compiler that CXX names, {named['cxx']}, is not there or does not work: triton and inductor build code "
+        "at run time",
+        Remediation(
+            "Point CXX and CC to a compiler that works, or unset them, and install one with the C library's headers",
+            (f"{named['cxx']} --version", "unset CC CXX", "apt-get install -y gcc g++ libc6-dev"),
+        ),
+    )
+
+
 register(
     Cause(
         "CMP201",
@@ -95,6 +111,7 @@ register(
             ),
         ),
         explains=("CMP22",),
+        judge=_named_compiler,
         references="https://github.com/triton-lang/triton",
     ),
     Cause(
@@ -647,5 +664,31 @@ register(
                 source="torch 2.6 to 2.9",
             ),
         ),
+    ),
+    Cause(
+        "CMP236",
+        "ptxas-older-than-triton",
+        "The ptxas that triton calls is older than the PTX that triton writes.",
+        "TRITON_PTXAS_PATH, or a triton that takes the system's CUDA toolkit, points to an old ptxas. It is no matter of "
+        "the GPU.",
+        "the ptxas that triton calls knows PTX up to {have} and triton writes {want}: it belongs to an older CUDA toolkit",
+        Remediation(
+            "Use the ptxas that comes with triton, or a newer toolkit's",
+            (
+                "unset TRITON_PTXAS_PATH",
+                "export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas; $TRITON_PTXAS_PATH --version",
+                "pip install --force-reinstall triton",
+            ),
+        ),
+        (
+            Signature(
+                "Unsupported .version",
+                "ptxas /tmp/tmpm0q.ptx, line 5; fatal   : Unsupported .version 8.7; current version is '8.3'",
+                "Unsupported .version of the format",
+                r"Unsupported \.version (?P<want>[\d.]+); current version is '(?P<have>[\d.]+)'",
+                source="ptxas of CUDA 11 to 13",
+            ),
+        ),
+        explains=("CMP2",),
     ),
 )

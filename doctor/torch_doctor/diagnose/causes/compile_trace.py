@@ -284,4 +284,29 @@ register(
         ),
         kind=VAGUE,
     ),
+    Cause(
+        "CMP235",
+        "double-backward-under-compile",
+        "A gradient of a gradient was taken through a compiled function.",
+        "AOTAutograd compiles forward and backward, and no backward of the backward: gradient penalties, meta-learning "
+        "and Hessians need one.",
+        "a gradient of a gradient (create_graph=True: a gradient penalty, a Hessian) goes through a compiled function, "
+        "whose backward cannot be differentiated",
+        Remediation(
+            "Leave this part uncompiled, or compile with a back end that keeps eager autograd",
+            (
+                "@torch.compiler.disable  # on the function of the penalty",
+                "torch.compile(model, backend='eager')",
+                "TORCH_COMPILE_DISABLE=1 python train.py",
+            ),
+        ),
+        (
+            Signature(
+                "does not currently support double backward",
+                "RuntimeError: torch.compile with aot_autograd does not currently support double backward",
+                "double backward",
+                source="torch 2.0 to 2.15",
+            ),
+        ),
+    ),
 )

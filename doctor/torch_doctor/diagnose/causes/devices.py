@@ -11,6 +11,29 @@ from torch_doctor.model import Remediation
 
 def devices(seen: Seen, verdict: Verdict) -> Verdict | None:
     """Two GPUs are another story than a GPU and the CPU: an attribute that does not follow .to()."""
+    if seen.near(r'File "[^"]*torch/optim/', 12, 4) and seen.near(r"optimizer\.step|\.step\(|torch/optim/", 12, 6):
+        return with_message(
+            verdict,
+            "the optimizer's state and its parameters are on different devices: a state that was loaded on the CPU "
+            "while the model is on the GPU, or a model that was moved after the optimizer was made",
+            Remediation(
+                "Move the model first, make the optimizer from it, then load its state; a state in the wrong place is "
+                "moved by hand",
+                (
+                    "model.to(device); optimizer = AdamW(model.parameters()); optimizer.load_state_dict(state)",
+                    "for s in optimizer.state.values():\n    for k, v in s.items():\n        if torch.is_tensor(v): s[k] = v.to(device)",
+                ),
+            ),
+        )
+    if "hidden tensor" in seen.groups.get("devices", "") or "Input and " in seen.groups.get("devices", ""):
+        return with_message(
+            verdict,
+            f"the input and the hidden state of an RNN are on different devices ({seen.groups['devices'].split('found ')[-1]})",
+            Remediation(
+                "Make the hidden state on the input's device",
+                ("h = torch.zeros(layers, x.size(0), width, device=x.device)", "h = h.to(x.device)"),
+            ),
+        )
     found = sorted(set(re.findall(r"\b(?:cuda:\d+|cpu|mps(?::\d+)?|xpu:\d+|meta)\b", seen.groups.get("devices", ""))))
     if len(found) >= 2 and "cpu" not in found:
         return with_message(
@@ -97,6 +120,22 @@ register(
                 "ValueError: Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?)",
                 "Pointer argument",
                 source="triton 2.x and 3.x",
+            ),
+            Signature(
+                "tensors are not at the same device",
+                "RuntimeError: Input and hidden tensors are not at the same device, found input tensor at cuda:0 and "
+                "hidden tensor at cpu",
+                "at the same device",
+                r"(?P<devices>Input and \w+ tensors are not at the same device, found [^\n]*)",
+                source="torch 1.0 to 2.15, RNNs",
+            ),
+            Signature(
+                "module must have its parameters and buffers on device",
+                "RuntimeError: module must have its parameters and buffers on device cuda:0 (device_ids[0]) but found "
+                "one of them on device: cpu",
+                "module on device",
+                r"module must have its parameters and buffers on device (?P<devices>[^\n]*)",
+                source="torch 1.0 to 2.15, DataParallel",
             ),
             Signature(
                 "indices should be either on",

@@ -311,12 +311,6 @@ register(
                 "runtime specified",
                 source="Docker 17 to 24",
             ),
-            Signature(
-                "unresolvable CDI devices",
-                "failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=all",
-                "CDI devices",
-                source="Docker 25 to 29, Podman",
-            ),
         ),
     ),
     Cause(

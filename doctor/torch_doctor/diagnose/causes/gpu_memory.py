@@ -6,6 +6,7 @@ import re
 
 from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.diagnose.trends import rising
+from torch_doctor.diagnose.validation import validation
 from torch_doctor.model import Remediation, mib
 
 _UNITS = {
@@ -15,9 +16,9 @@ _UNITS = {
     "MiB": 1 << 20,
     "GiB": 1 << 30,
     "TiB": 1 << 40,
-    "KB": 1000,
-    "MB": 10**6,
-    "GB": 10**9,
+    "KB": 1 << 10,  # the text of the MPS back end writes MB and counts in MiB
+    "MB": 1 << 20,
+    "GB": 1 << 30,
 }
 
 
@@ -36,13 +37,15 @@ FRAGMENTED, OTHERS, LITTLE = 0.1, 0.25, 0.4
 
 #: share of the GPU from which one tensor is suspicious
 HUGE = 0.4
+#: share of the GPU in private pools from which CUDA graphs are the reason
+POOLED = 0.2
 #: bytes of a CUDA context with cuBLAS and cuDNN, roughly
 CONTEXT = 600 << 20
 
 
 def size(pattern: str, text: str) -> float | None:
     """The size that follows the pattern in the text, in bytes."""
-    match = re.search(pattern + r"\s*" + _SIZE, text)
+    match = re.search(f"(?:{pattern})" + r"\s*" + _SIZE, text)
     return float(match[1]) * _UNITS[match[2]] if match else None
 
 
@@ -51,10 +54,11 @@ def read_oom(text: str) -> dict[str, float]:
     first = text.split("Tried to allocate")[-1] if "Tried to allocate" in text else text
     found: dict[str, float | None] = {
         "tried": size(r"[Tt]ried to allocate", text),
-        "total": size(r"total capac\w+ of", text) or _before(r"total capacity", text),
+        "total": size(r"total capac\w+ of|max allowed:", text) or _before(r"total capacity", text),
         "free": size(r"of which", text) or _before(r"free", first) or size(r"\bfree memory\b", text),
         "this": size(r"this process has", text),
-        "allocated": size(r"Of the allocated memory", text) or _before(r"already allocated", text),
+        "allocated": size(r"Of the allocated memory|MPS allocated:", text) or _before(r"already allocated", text),
+        "pools": size(r"by PyTorch, with", text),
         "reserved_unused": None,
         "reserved": _before(r"reserved in total", text) or _before(r"cached", text),
         "others": sum(float(m[1]) * _UNITS[m[2]] for m in re.finditer(r"Process \d+ has " + _SIZE, text)) or None,
@@ -81,6 +85,8 @@ def oom(seen: Seen, verdict: Verdict) -> Verdict | None:
     if total and this is None and others:
         this = _own_of(text, figures)
         others -= this
+    if seen.near(_LOADING, 12, 0):
+        return _loading(verdict, figures, evidence)
     if total and others >= OTHERS * total and (this is None or others > this):
         return _others(verdict, others, this, total, evidence)
     if this is None and figures.get("reserved"):
@@ -153,28 +159,56 @@ def _fragmented(verdict: Verdict, unused: float, tried: float, evidence: dict[st
     )
 
 
-def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict[str, int]) -> Verdict:
-    place = (
-        f"{mib(figures['allocated'])} of {mib(figures['total'])}"
-        if {"allocated", "total"} <= set(figures)
-        else "the GPU's memory"
-    )
-    if in_validation(seen):
-        return with_message(verdict, _IN_VALIDATION, _NO_GRAD, **evidence)
-    if seen.near(r"torch/serialization\.py|safetensors/torch\.py", 12, 0):
-        return with_message(
-            verdict,
-            f"GPU memory ran out while a checkpoint was loaded onto the GPU ({place}): its tensors come beside those "
-            "of the model",
-            Remediation(
-                "Load to the CPU, copy into the model, and drop the checkpoint",
-                (
-                    "state = torch.load(path, map_location='cpu', mmap=True)",
-                    "model.load_state_dict(state); del state",
-                ),
+#: the frames of a checkpoint that is loaded
+_LOADING = r"torch/serialization\.py|safetensors/torch\.py"
+
+
+def _loading(verdict: Verdict, figures: dict[str, float], evidence: dict[str, int]) -> Verdict:
+    ranks = "; the other processes on this GPU are ranks that do the same" if figures.get("others") else ""
+    return with_message(
+        verdict,
+        f"GPU memory ran out while a checkpoint was loaded onto the GPU ({_place(figures)}): its tensors come beside "
+        f"those of the model{ranks}",
+        Remediation(
+            "Load to the CPU, copy into the model, and drop the checkpoint",
+            (
+                "state = torch.load(path, map_location='cpu', mmap=True)",
+                "model.load_state_dict(state); del state",
             ),
-            **evidence,
-        )
+        ),
+        **evidence,
+    )
+
+
+def _pools(verdict: Verdict, figures: dict[str, float], evidence: dict[str, int]) -> Verdict:
+    return with_message(
+        verdict,
+        f"{mib(figures['pools'])} of the GPU's {mib(figures['total'])} lie in private pools of CUDA graphs, which give "
+        "nothing back: one graph is kept for each shape",
+        Remediation(
+            "Compile without CUDA graphs, or give the graphs few shapes (pad or bucket, drop the last batch)",
+            (
+                "torch.compile(model)  # in place of mode='reduce-overhead'",
+                "TORCHINDUCTOR_CUDAGRAPHS=0 python train.py",
+                "DataLoader(..., drop_last=True)",
+            ),
+        ),
+        **evidence,
+    )
+
+
+def _place(figures: dict[str, float]) -> str:
+    if {"allocated", "total"} <= set(figures):
+        return f"{mib(figures['allocated'])} of {mib(figures['total'])}"
+    return "the GPU's memory"
+
+
+def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict[str, int]) -> Verdict:
+    place = _place(figures)
+    if found := validation(seen):
+        return with_message(verdict, found[0], found[1], **evidence)
+    if figures.get("pools", 0.0) >= POOLED * figures.get("total", float("inf")):
+        return _pools(verdict, figures, evidence)
     growth = rising(seen.log, seen.index, r"(?:alloc\w*|mem\w*|reserved|gpu_mem)\D{0,12}([\d.]+) ?([GM]i?B|G|M)?\b")
     steps = rising(seen.log, seen.index, r"\b(?:step|iter|it|epoch)\b\W{0,3}(\d+)")
     if growth or _late(figures):
@@ -212,10 +246,10 @@ def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict
         )
     return with_message(
         verdict,
-        f"this process filled the GPU by itself ({place}; {mib(figures['tried'])} more were asked for)"
+        f"this process filled the GPU's memory by itself ({place}; {mib(figures['tried'])} more were asked for)"
         if "tried" in figures
         else verdict.message,
-        None,
+        _MPS if "MPS backend" in seen.log.lines[seen.index].text else None,
         **evidence,
     )
 
@@ -226,35 +260,32 @@ def _late(figures: dict[str, float]) -> bool:
     return bool(total) and tried <= 64 << 20 and tried <= 0.01 * total and allocated >= 0.9 * total
 
 
-_IN_VALIDATION = "GPU memory ran out in validation: its batches run without no_grad, so that their graphs accumulate"
-
-
-_NO_GRAD = Remediation(
-    "Run validation under torch.no_grad() or torch.inference_mode(), and keep its outputs detached and on the CPU",
-    ("with torch.inference_mode():\n    validate(model, loader)", "torch-doctor lint train.py"),
+_MPS = Remediation(
+    "Use a smaller batch with gradient accumulation, bf16 autocast, and free the cache; a high watermark ratio of 0.0 "
+    "lets the whole machine swap",
+    ("torch.autocast('mps', torch.bfloat16)", "torch.mps.empty_cache()"),
 )
-
-
-def in_validation(seen: Seen) -> bool:
-    """True where a frame of the traceback above is a validation's."""
-    first = max(0, seen.index - 40)
-    lines = [line.text for line in seen.log.lines[first : seen.index]]
-    starts = [i for i, text in enumerate(lines) if text.startswith("Traceback")]
-    frames = "\n".join(lines[starts[-1] if starts else 0 :])
-    return (
-        re.search(
-            r"line \d+, in (?:\w*\.)?_?(?:valid\w*|eval\w*|test\w*|infer\w*|predict\w*|\w+_(?:eval|val|valid\w*"
-            r"|test))\b",
-            frames,
-        )
-        is not None
-    )
 
 
 def bare(seen: Seen, verdict: Verdict) -> Verdict | None:
     """The driver's own out of memory, without figures."""
-    if in_validation(seen):
-        return with_message(verdict, _IN_VALIDATION, _NO_GRAD)
+    if seen.near(r"pin_memory|pinned|HostAllocator|cudaHostAlloc|cudaHostRegister", 14, 6):
+        return with_message(
+            verdict,
+            "page-locked host memory (pin_memory) could not be had: the text says CUDA out of memory and means the "
+            "host's RAM or its limit of locked memory, not the GPU's",
+            Remediation(
+                "Load without pinning, or pin less (fewer workers, a smaller prefetch_factor), and raise the "
+                "container's memory limit and that of locked memory",
+                (
+                    "DataLoader(..., pin_memory=False)",
+                    "docker run --memory=64g --ulimit memlock=-1 ...",
+                    "free -g; ulimit -l; cat /sys/fs/cgroup/memory.max",
+                ),
+            ),
+        )
+    if found := validation(seen):
+        return with_message(verdict, *found)
     return verdict
 
 

@@ -113,7 +113,7 @@ register(
                 source="DCGM, gpud",
             ),
         ),
-        explains=("GPU22", "SES2", "DST"),
+        explains=("GPU22", "GPU207", "SES2", "DST"),
         judge=xid,
     ),
     Cause(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation, mib
 
@@ -48,6 +50,50 @@ def _asked(size_text: str) -> str:
         return ""
     shown = mib(int(size_text)) if size_text.isdigit() else size_text
     return f" ({shown} asked for in one piece)"
+
+
+_GLOBAL = Remediation(
+    "Use fewer workers and keep less in RAM, stop what else runs on the host, and set a limit for the container or job, "
+    "so that it fails by itself and takes nothing else with it",
+    (
+        "free -g; ps aux --sort=-rss | head",
+        "dmesg -T | grep -i -E 'oom-kill|killed process'",
+        "docker run --memory=64g ...",
+        "DataLoader(..., num_workers=4)",
+    ),
+)
+_EVICTED = Remediation(
+    "Request the memory that the pod really uses, so that the scheduler finds a node with it, and set the limit to the "
+    "same; use fewer workers, and keep less in RAM",
+    (
+        "resources: {requests: {memory: 64Gi}, limits: {memory: 64Gi}}",
+        "kubectl top pod POD; kubectl describe node NODE | grep -i -A8 allocated",
+    ),
+)
+
+
+def _who_set_the_limit(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A cgroup's limit, the whole host, or a kubelet that made room: each is mended elsewhere."""
+    text = seen.log.lines[seen.index].text
+    who = f" (process {seen.groups['pid']})" if seen.groups.get("pid") else ""
+    if "low on resource" in text:
+        used = re.search(r"was using (\S+), request is (\S+?),", text)
+        figures = f"; the container used {used[1]}, its request is {used[2]}" if used else ""
+        return with_message(
+            verdict,
+            f"the node ran out of memory and the kubelet evicted the pod{figures}: pods that use more than they "
+            "request go first",
+            _EVICTED,
+        )
+    cgroup = r"CONSTRAINT_MEMCG|[Mm]emory cgroup out of memory|oom_memcg=/\S|limit \d+kB"
+    if re.search(r"(?<!cgroup )Out of memory: Kill|CONSTRAINT_NONE|global_oom", text) and not seen.has(cgroup):
+        return with_message(
+            verdict,
+            f"the host itself ran out of RAM, and the kernel's OOM killer ended a process{who}: no limit of a "
+            "container or job was involved",
+            _GLOBAL,
+        )
+    return with_message(verdict, verdict.message.replace("?", who))
 
 
 register(
@@ -126,7 +172,7 @@ register(
                 "OOMKilled",
                 "    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137",
                 '"OOMKilled": false',
-                r"\bOOMKilled\b(?!\"?\s*[:=]\s*\"?(?:false|False|0))",
+                r"(?<![.\w])OOMKilled\b(?!\"?\s*[:=]\s*\"?(?:false|False|0))|\bOOMKilled\}*\"?'?\s*[:=]\s*\"?[Tt]rue",
                 source="Kubernetes, Docker",
             ),
             Signature(
@@ -203,10 +249,7 @@ register(
             ),
         ),
         explains=("WRK2", "SES2", "DST", "MEM207", "MEM203", "MEM206", "CMP212", "SHM20"),
-        judge=lambda seen, verdict: with_message(
-            verdict,
-            verdict.message.replace("?", f" (process {seen.groups['pid']})" if seen.groups.get("pid") else ""),
-        ),
+        judge=_who_set_the_limit,
     ),
     Cause(
         "MEM205",

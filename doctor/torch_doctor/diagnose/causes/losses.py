@@ -12,6 +12,14 @@ from torch_doctor.model import Remediation
 
 def nan(seen: Seen, verdict: Verdict) -> Verdict | None:
     """Where an NLLLoss with the old arguments stands near it, raw scores went through log()."""
+    if "norm" in seen.groups:
+        if not _stays_nan(seen):
+            return None
+        return with_message(
+            verdict,
+            "the gradient norm is nan and stays nan: the weights no longer change for the better (a loss of 0.0 beside "
+            "it is no success); an overflow in fp16, a learning rate that is too high, or a batch without any label",
+        )
     if seen.has(r"size_average and reduce args will be deprecated|NLLLoss|\blog\(|nll_loss"):
         return with_message(
             verdict,
@@ -45,13 +53,21 @@ def nan(seen: Seen, verdict: Verdict) -> Verdict | None:
     return verdict
 
 
+def _stays_nan(seen: Seen) -> bool:
+    """A gradient that overflows once is GradScaler at work; one that is nan to the end of the log is a dead run."""
+    norms = re.findall(r"grad[_ ]norm['\"]?\W{0,4}(nan|inf|[\d.]+)", seen.log.text)
+    return norms[-3:] == ["nan"] * 3
+
+
 def shapes(seen: Seen, verdict: Verdict) -> Verdict | None:
     """The numbers in the text say which argument of which layer to change."""
     what = seen.groups["what"]
     if match := re.search(
-        r"shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)|m1: \[\d+ x (\d+)\], m2: \[(\d+)", what
+        r"shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)|m1: \[\d+ x (\d+)\], m2: \[(\d+)"
+        r"|got \[(?:\d+, )*(\d+)\] X \[(\d+)",
+        what,
     ):
-        got, wanted = match[1] or match[3], match[2] or match[4]
+        got, wanted = match[1] or match[3] or match[5], match[2] or match[4] or match[6]
         return with_message(
             verdict,
             f"{verdict.message}: the layer takes {wanted} features and gets {got}",
@@ -158,11 +174,13 @@ register(
                 source="Lightning 1.x and 2.x, terminate_on_nan",
             ),
             Signature(
-                "probability tensor contains either",
-                "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0",
-                "probability tensor",
-                r"probability tensor contains either (?P<what>`inf`, `nan`) or element < 0",
-                source="torch 1.0 to 2.15, multinomial: the logits are nan or infinite",
+                ("grad_norm", "grad norm"),
+                "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 1.9e-05, 'epoch': 0.1}\n{'loss': 0.0, 'grad_norm': nan, "
+                "'learning_rate': 1.8e-05, 'epoch': 0.2}\n{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 1.7e-05, "
+                "'epoch': 0.3}",
+                "{'loss': 2.1, 'grad_norm': 3.2}",
+                r"(?P<norm>)grad[_ ]norm['\"]?\W{0,4}(?P<what>nan|inf)\b",
+                source="Transformers 4.38 to 5, common training loops",
             ),
         ),
         kind=DEGRADED,
@@ -186,6 +204,13 @@ register(
                 "cannot be multiplied",
                 r"(?P<what>mat1 and mat2 shapes cannot be multiplied \([^)]*\))",
                 source="torch 1.6 to 2.15",
+            ),
+            Signature(
+                "must have same reduction dim",
+                "RuntimeError('a and b must have same reduction dim, but got [2, 8] X [16, 4].')",
+                "the same reduction",
+                r"(?P<what>a and b must have same reduction dim, but got \[[^\]]*\] X \[[^\]]*\])",
+                source="torch 2.0 to 2.15, fake tensors under torch.compile and export",
             ),
             Signature(
                 "must match the size of tensor",

@@ -81,11 +81,16 @@ register(
         "empty-parameter-list",
         "The optimizer got no parameters.",
         "model.parameters() of a module that keeps its layers in a plain list, or a generator that was used up.",
-        "the optimizer got an empty parameter list: layers kept in a plain list or dict are not registered, or the "
-        "generator of parameters was used up",
+        "the optimizer got an empty parameter list: layers kept in a plain list or dict are not registered, the "
+        "generator of parameters was used up, or all parameters are frozen",
         Remediation(
-            "Use nn.ModuleList or nn.ModuleDict, and list(model.parameters()) where it is used twice",
-            ("self.layers = nn.ModuleList([...])",),
+            "Use nn.ModuleList or nn.ModuleDict, list(model.parameters()) where it is used twice, and unfreeze what is "
+            "to be trained before the optimizer is made",
+            (
+                "self.layers = nn.ModuleList([...])",
+                "params = list(model.parameters())",
+                "[n for n, p in model.named_parameters() if p.requires_grad]",
+            ),
         ),
         (
             Signature(
@@ -138,6 +143,132 @@ register(
                 "AttributeError: 'Net' object has no attribute '_modules'",
                 "AttributeError: 'Net' object has no attribute 'fc'",
                 r"object has no attribute '_(?:modules|parameters|buffers|forward_hooks|backward_hooks)'",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "OPT232",
+        "scheduler-ran-out-of-steps",
+        "A scheduler with a fixed length was stepped more often than that.",
+        "OneCycleLR is made for epochs times batches. It is stepped once a batch; gradient accumulation, a resumed run, "
+        "more epochs or another number of GPUs change the count.",
+        "the scheduler was made for {total} steps and was stepped for the {step}th time: the number of epochs or batches "
+        "is not the one that it was made with",
+        Remediation(
+            "Compute the length from the loop that is run (optimizer steps, not batches), and load the scheduler's state "
+            "when resuming",
+            (
+                "OneCycleLR(optimizer, max_lr, total_steps=epochs * math.ceil(len(loader) / accumulate))",
+                "scheduler.load_state_dict(state['scheduler'])",
+            ),
+        ),
+        (
+            Signature(
+                "The specified number of total steps is",
+                "ValueError: Tried to step 501 times. The specified number of total steps is 500",
+                "total steps is 500",
+                r"Tried to step (?P<step>\d+) times\. The specified number of total steps is (?P<total>\d+)",
+                source="torch 1.3 to 2.15, OneCycleLR",
+            ),
+        ),
+    ),
+    Cause(
+        "OPT233",
+        "plateau-scheduler-without-metric",
+        "ReduceLROnPlateau was stepped without the value that it watches.",
+        "Unlike all others it needs the metric, once an epoch.",
+        "ReduceLROnPlateau.step() was called without the metric that it watches",
+        Remediation("Pass the validation loss, once an epoch", ("scheduler.step(val_loss)",)),
+        (
+            Signature(
+                "step() missing 1 required positional argument: 'metrics'",
+                "TypeError: ReduceLROnPlateau.step() missing 1 required positional argument: 'metrics'",
+                "step() missing 1 required positional argument: 'closure'",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "must include a monitor",
+                "MisconfigurationException: The lr scheduler dict must include a monitor when a `ReduceLROnPlateau` "
+                "scheduler is used.",
+                "include a monitor",
+                source="Lightning 1.x and 2.x",
+            ),
+        ),
+    ),
+    Cause(
+        "OPT234",
+        "monitored-metric-not-logged",
+        "A callback or scheduler watches a metric that was never logged.",
+        "The name differs (val_loss and val/loss, loss and eval_loss), it is logged in another hook, or validation does "
+        "not run in every epoch.",
+        "a callback or scheduler watches {what}, which was never logged[[; what is logged: {known}]]",
+        Remediation(
+            "Log it under that very name, in validation, or watch a name that is logged",
+            (
+                "self.log('val_loss', loss)  # in validation_step",
+                "EarlyStopping(monitor='val_loss')",
+                "TrainingArguments(metric_for_best_model='eval_loss', eval_strategy='epoch')",
+            ),
+        ),
+        (
+            Signature(
+                ("which is not available", "could not find the monitored key"),
+                "RuntimeError: Early stopping conditioned on metric `val_loss` which is not available. Pass in or modify "
+                "your `EarlyStopping` callback to use any of the following: `train_loss`",
+                "a page which is not available",
+                r"(?:conditioned on metric `?(?P<what>[\w./-]+)`? which is not available"
+                r"(?:[^\n]*(?:following: |metrics are: )(?P<known>[^\n.]*))?|could not find the monitored key in the returned)",
+                source="Lightning 1.0 to 2.6",
+            ),
+            Signature(
+                "training argument is set to",
+                "KeyError: \"The `metric_for_best_model` training argument is set to 'eval_f1', which is not found in the "
+                "evaluation metrics. The available evaluation metrics are: ['eval_loss'].",
+                "metric_for_best_model training argument",
+                r"`metric_for_best_model` training argument is set to '(?P<what>\w+)', which is not found"
+                r"(?:[^\n]*metrics are: (?P<known>\[[^\]]*\]))?",
+                source="Transformers 4.40 to 5",
+            ),
+        ),
+        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("watches ?,", "watches a metric,")),
+    ),
+    Cause(
+        "OPT235",
+        "scheduler-resumed-without-state",
+        "A scheduler was made with last_epoch for an optimizer that does not hold the initial rates.",
+        "last_epoch other than -1 means resuming: the optimizer must have been loaded before, with its 'initial_lr'.",
+        "a scheduler was made with last_epoch other than -1 while the optimizer's groups hold no initial_lr: its saved "
+        "state was not loaded before",
+        Remediation(
+            "Load the optimizer's state first, or make the scheduler with last_epoch=-1 and load its own state",
+            ("optimizer.load_state_dict(state['optimizer'])", "scheduler.load_state_dict(state['scheduler'])"),
+        ),
+        (
+            Signature(
+                "param 'initial_lr' is not specified",
+                "KeyError: \"param 'initial_lr' is not specified in param_groups[0] when resuming an optimizer\"",
+                "initial_lr=0.1",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "OPT236",
+        "optimizer-of-non-leaf",
+        "An optimizer was given a tensor that is the result of an operation.",
+        "nn.Parameter(x).to(device) or a * Parameter is no parameter any more: only leaf tensors can be optimised.",
+        "the optimizer was given a tensor that is the result of an operation (.to(), .cuda(), a slice or a product), no "
+        "parameter",
+        Remediation(
+            "Move the data first and make the parameter of it",
+            ("w = nn.Parameter(torch.zeros(n, device=device))", "x = x.detach().requires_grad_(True)"),
+        ),
+        (
+            Signature(
+                "can't optimize a non-leaf Tensor",
+                "ValueError: can't optimize a non-leaf Tensor",
+                "non-leaf tensors",
                 source="torch 0.4 to 2.15",
             ),
         ),

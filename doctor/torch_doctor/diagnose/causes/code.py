@@ -1,0 +1,245 @@
+"""Plain mistakes of the program that a library reports in words of its own."""
+
+from __future__ import annotations
+
+from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.model import Remediation
+
+
+def _heads(seen: Seen, verdict: Verdict) -> Verdict | None:
+    found = seen.groups
+    if found.get("width") and found.get("heads"):
+        return with_message(verdict, f"{verdict.message} ({found['width']} by {found['heads']})")
+    return verdict
+
+
+def _outputs(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A model's output object and an LSTM's pair are unpacked in other ways."""
+    kind = seen.groups["kind"]
+    if kind == "NoneType":
+        return with_message(
+            verdict,
+            f"None was used as a tensor (its {seen.groups['name']} was asked for): a function without a return, a "
+            "loss that no branch computed, labels that were not passed, or a parameter without a gradient",
+            Remediation(
+                "Find where the value comes from; return it on every path, pass labels to a model that computes the "
+                "loss itself, and skip parameters whose grad is None",
+                (
+                    "print(type(loss))",
+                    "out = model(**batch, labels=batch['labels'])",
+                    "python -m pdb -c continue train.py",
+                ),
+            ),
+        )
+    return verdict
+
+
+register(
+    Cause(
+        "LOS241",
+        "width-not-divisible-by-heads",
+        "The width of an attention layer, or a number of channels, is no multiple of its heads or groups.",
+        "Each head gets an equal part of the width.",
+        "the width is not divisible by the number of heads or groups",
+        Remediation(
+            "Take a number of heads (or groups) that divides the width",
+            ("assert embed_dim % num_heads == 0", "nn.MultiheadAttention(512, num_heads=8)"),
+        ),
+        (
+            Signature(
+                "must be divisible by",
+                "AssertionError: embed_dim must be divisible by num_heads",
+                "the number must be divisible by four",
+                r"(?:embed_dim|hidden size|num_channels|in_channels|out_channels|d_model)[^\n]{0,40}must be divisible by "
+                r"(?:num_heads|num_groups|groups|`?num_heads`?|n_heads?)",
+                source="torch 1.0 to 2.15, Transformers",
+            ),
+            Signature(
+                "is not a multiple of the number of attention",
+                "ValueError: The hidden size (770) is not a multiple of the number of attention heads (12)",
+                "a multiple of the number",
+                r"hidden size \((?P<width>\d+)\) is not a multiple of the number of attention heads \((?P<heads>\d+)\)",
+                source="Transformers 2 to 5",
+            ),
+        ),
+        judge=_heads,
+    ),
+    Cause(
+        "LOS242",
+        "output-is-not-a-tensor",
+        "A tuple, a list, a dict, an output object or None was used as if it were a tensor.",
+        "Recurrent layers and attention return pairs, Transformers models return objects with .logits and .loss, "
+        "torchvision's Inception and detection models return tuples and dicts in training mode.",
+        "a {kind} was used as a tensor (its {name} was asked for): recurrent layers and attention return a pair, and "
+        "models of Transformers an object with .logits, .loss or .last_hidden_state",
+        Remediation(
+            "Take the tensor out first",
+            (
+                "out, hidden = lstm(x)",
+                "attn, weights = attention(q, k, v)",
+                "logits = model(**batch).logits",
+                "print(type(out))",
+            ),
+        ),
+        (
+            Signature(
+                "object has no attribute '",
+                "AttributeError: 'tuple' object has no attribute 'size'",
+                "AttributeError: 'tuple' object has no attribute 'name'",
+                r"AttributeError: '(?P<kind>tuple|list|dict|NoneType|str|float|int|(?:\w*)(?:Output\w*|BatchEncoding"
+                r"|PackedSequence))' object has no attribute '(?P<name>size|shape|dim|view|reshape|backward|item|detach"
+                r"|to|cuda|cpu|float|long|argmax|mean|sum|log_softmax|softmax|squeeze|unsqueeze|permute|requires_grad"
+                r"|contiguous|numpy|norm|data|ndim|device|dtype)'",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "must be Tensor, not ",
+                "TypeError: linear(): argument 'input' (position 1) must be Tensor, not tuple",
+                "must be Tensor",
+                r"TypeError: \w+\(\): argument '(?P<name>\w+)' (?:\(position \d+\) )?must be Tensor, not (?P<kind>\w+)",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+        judge=_outputs,
+    ),
+    Cause(
+        "LOS244",
+        "index-is-not-an-integer",
+        "A tensor was indexed with a tensor of floats.",
+        "Indexes are long, int or bool; a comparison or division may have made floats of them.",
+        "a tensor was indexed with a tensor that holds no integers or booleans",
+        Remediation("Convert the index", ("x[idx.long()]", "x[mask.bool()]")),
+        (
+            Signature(
+                "tensors used as indices must be",
+                "IndexError: tensors used as indices must be long, int, byte or bool tensors",
+                "indices must be long",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "LOS245",
+        "arguments-do-not-fit-the-call",
+        "A function, often forward, was called with arguments that it does not take.",
+        "The loader yields other fields than the model's forward names, a wrapper passes on more than the model knows, "
+        "or the library changed its signature between versions.",
+        "{call} does not take the arguments it was called with: {what}",
+        Remediation(
+            "Compare the call with the signature; name what forward takes, drop the columns it does not, and look at "
+            "the library's version where the call is not your own",
+            ('python -c "import inspect, MODULE; print(inspect.signature(MODULE.FUNCTION))"', "pip show PACKAGE"),
+        ),
+        (
+            Signature(
+                (
+                    "got an unexpected keyword argument",
+                    "got multiple values for",
+                    "positional argument",
+                    "required keyword-only",
+                ),
+                "TypeError: Net.forward() got an unexpected keyword argument 'mask'",
+                "got an unexpected answer",
+                r"TypeError: (?P<call>[\w.<>]*(?:forward|training_step|validation_step|compute_loss|collate\w*|__getitem__"
+                r"|__init__)\(\)) (?P<what>got (?:an unexpected keyword argument|multiple values for argument) '\w+'|missing "
+                r"\d+ required (?:positional|keyword-only) arguments?: [^\n]{1,120}|takes (?:from )?[\w ]{1,20} positional "
+                r"arguments? but \d+ (?:were|was) given)",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+    ),
+    Cause(
+        "DEV204",
+        "meta-tensor-has-no-data",
+        "A tensor on the meta device was to be copied or computed with: it has a shape and no data.",
+        "Modules built under torch.device('meta'), init_empty_weights or low_cpu_mem_usage have no data until a "
+        "checkpoint is loaded into them. With Transformers it means that some weights were not in the checkpoint, were "
+        "offloaded, or that .to() was called on a model that accelerate has placed.",
+        "a tensor of the meta device has no data: the module was built empty (meta device, init_empty_weights, "
+        "low_cpu_mem_usage, device_map) and its weights were never loaded, or are offloaded",
+        Remediation(
+            "Give it memory with to_empty and load the weights, load with assign=True, or load without the empty start; "
+            "do not call .to() on a model with a device_map",
+            (
+                "model.to_empty(device='cuda'); model.load_state_dict(state)",
+                "model.load_state_dict(state, assign=True)",
+                "AutoModel.from_pretrained(path, low_cpu_mem_usage=False, device_map=None)",
+            ),
+        ),
+        (
+            Signature(
+                "Cannot copy out of meta tensor",
+                "NotImplementedError: Cannot copy out of meta tensor; no data!",
+                "meta tensors",
+                source="torch 1.12 to 2.15",
+            ),
+            Signature(
+                ("is on the meta device", "cannot be called on meta tensors"),
+                "ValueError: weight is on the meta device, we need a `value` to put in on 0.",
+                "the meta device",
+                r"is on the meta device, we need a `value`|Tensor\.item\(\) cannot be called on meta tensors",
+                source="Accelerate 0.15 to 1.13",
+            ),
+        ),
+    ),
+    Cause(
+        "GRD233",
+        "input-not-in-graph",
+        "A gradient was asked for with respect to a tensor that the result does not depend on.",
+        "torch.autograd.grad wants each input to be part of the graph: a tensor that was replaced by a copy (.to(), "
+        "a slice, .detach()) is no longer the one that was used.",
+        "torch.autograd.grad was asked for the gradient of a tensor that the result does not depend on",
+        Remediation(
+            "Use the very tensor that went into the forward pass, with requires_grad before it, or allow it",
+            (
+                "x = x.to(device).requires_grad_(True); out = model(x)",
+                "torch.autograd.grad(out.sum(), [x], allow_unused=True)",
+            ),
+        ),
+        (
+            Signature(
+                "appears to not have been used in the graph",
+                "RuntimeError: One of the differentiated Tensors appears to not have been used in the graph. Set "
+                "allow_unused=True if this is the desired behavior.",
+                "unused tensors",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "One of the differentiated Tensors does not require grad",
+                "RuntimeError: One of the differentiated Tensors does not require grad",
+                "differentiated",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "GRD234",
+        "custom-backward-is-wrong",
+        "The backward of a custom autograd function returns gradients that do not fit its inputs.",
+        "forward's inputs and backward's outputs go together one by one: as many, of the same shapes, None for what "
+        "needs no gradient.",
+        "the backward of a custom autograd function does not fit its forward: {what}",
+        Remediation(
+            "Return one gradient an input of forward, of that input's shape, and None for inputs without one; gradcheck "
+            "compares them with numbers",
+            ("torch.autograd.gradcheck(MyFunction.apply, (x.double().requires_grad_(),))", "return grad_x, None"),
+        ),
+        (
+            Signature(
+                ("returned an invalid gradient at index", "returned an incorrect number of gradients"),
+                "RuntimeError: Function FBackward returned an invalid gradient at index 0 - got [1] but expected shape "
+                "compatible with [3]",
+                "returned a gradient",
+                r"[Ff]unction (?P<what>\w+ returned an (?:invalid gradient at index|incorrect number of gradients)[^\n]*)",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "returned an incorrect number of gradients",
+                "RuntimeError: function MulBackward returned an incorrect number of gradients (expected 2, got 1)",
+                "number of gradients",
+                r"(?P<what>\w+ returned an incorrect number of gradients[^\n]*)",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+    ),
+)
