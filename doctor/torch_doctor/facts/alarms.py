@@ -74,6 +74,7 @@ STEMS = tuple(
         "disconnected",
         "backtrace",
         "deadline",
+        "gradient overflow",
     ]
 ) + tuple(
     stem.encode()

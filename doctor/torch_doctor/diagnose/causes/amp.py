@@ -345,6 +345,13 @@ register(
                 source="DeepSpeed 0.3 to 0.18",
             ),
             Signature(
+                "reducing loss scale to ",
+                "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 1.1641532182693481e-10",
+                "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 32768.0",
+                r"Gradient overflow\.\s+Skipping step, loss scaler \d+ reducing loss scale to (?:0\.0$|\d(?:\.\d+)?e-\d+)",
+                source="apex 0.1",
+            ),
+            Signature(
                 "inimum loss scale reached",
                 "FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding.",
                 "loss scale reached 65536",

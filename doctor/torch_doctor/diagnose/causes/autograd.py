@@ -9,7 +9,8 @@ from torch_doctor.model import Remediation
 
 def _in_place(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A parameter that is changed by hand is another case than a tensor that backward saved."""
-    if "leaf Variable" in seen.log.lines[seen.index].text:
+    text = seen.log.lines[seen.index].text
+    if "leaf Variable" in text:
         return with_message(
             verdict,
             "a parameter (a leaf tensor that requires grad) was modified in place outside of no_grad, as a hand-written "
@@ -17,6 +18,23 @@ def _in_place(seen: Seen, verdict: Verdict) -> Verdict | None:
             Remediation(
                 "Change parameters under no_grad, or let the optimizer do it",
                 ("with torch.no_grad():\n    w -= lr * w.grad", "nn.init.normal_(layer.weight)", LINT),
+            ),
+        )
+    if "is at version" in text and "which is output" not in text:
+        what = seen.groups.get("what", "a parameter")
+        return with_message(
+            verdict,
+            f"a parameter or buffer itself ({what}) was changed in place between forward and backward: by optimizer.step(), or under DDP "
+            "by the broadcast of BatchNorm's buffers before a second forward pass",
+            Remediation(
+                "Call all backward passes before the steps; under DDP run one forward pass a step, or switch the broadcast of "
+                "buffers off",
+                (
+                    "DistributedDataParallel(model, broadcast_buffers=False)",
+                    "out = ddp_model(torch.cat([x1, x2]))",
+                    "torch.autograd.set_detect_anomaly(True)",
+                    LINT,
+                ),
             ),
         )
     return with_message(verdict, verdict.message.replace(" (?)", ""))

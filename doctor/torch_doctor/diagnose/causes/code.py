@@ -34,6 +34,46 @@ def _outputs(seen: Seen, verdict: Verdict) -> Verdict | None:
     return verdict
 
 
+def _to_number(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A list of tensors that torch.tensor() gets is another case than item() of a batch."""
+    if not seen.near(r"torch\.(?:tensor|as_tensor|FloatTensor|LongTensor)\(", 3, 0):
+        return verdict
+    return with_message(
+        verdict,
+        "torch.tensor() got a list of tensors of several elements, which it cannot make one tensor of",
+        Remediation("Stack or concatenate them", ("x = torch.stack(tensors)", "x = torch.cat(tensors)")),
+    )
+
+
+def _derivative(seen: Seen, verdict: Verdict) -> Verdict | None:
+    what = seen.groups["what"]
+    if "attention" in what:
+        return with_message(
+            verdict,
+            f"there is no second derivative of the fused attention ({what}): a gradient penalty or a Hessian goes through it",
+            Remediation(
+                "Compute attention with the plain kernel in this part",
+                (
+                    "with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH): ...",
+                    "attn_implementation='eager'",
+                ),
+            ),
+        )
+    if what in ("target", "weight"):
+        return with_message(
+            verdict,
+            f"there is no derivative of a loss for its {what}: input and target are swapped, or the target requires grad",
+        )
+    return with_message(
+        verdict,
+        f"{verdict.message}: the operation has none, or no second one",
+        Remediation(
+            "Take the operation out of the graph, or use one that has a derivative",
+            ("x = x.detach()", "torch.autograd.set_detect_anomaly(True)"),
+        ),
+    )
+
+
 register(
     Cause(
         "LOS241",
@@ -149,40 +189,6 @@ register(
         ),
     ),
     Cause(
-        "DEV204",
-        "meta-tensor-has-no-data",
-        "A tensor on the meta device was to be copied or computed with: it has a shape and no data.",
-        "Modules built under torch.device('meta'), init_empty_weights or low_cpu_mem_usage have no data until a "
-        "checkpoint is loaded into them. With Transformers it means that some weights were not in the checkpoint, were "
-        "offloaded, or that .to() was called on a model that accelerate has placed.",
-        "a tensor of the meta device has no data: the module was built empty (meta device, init_empty_weights, "
-        "low_cpu_mem_usage, device_map) and its weights were never loaded, or are offloaded",
-        Remediation(
-            "Give it memory with to_empty and load the weights, load with assign=True, or load without the empty start; "
-            "do not call .to() on a model with a device_map",
-            (
-                "model.to_empty(device='cuda'); model.load_state_dict(state)",
-                "model.load_state_dict(state, assign=True)",
-                "AutoModel.from_pretrained(path, low_cpu_mem_usage=False, device_map=None)",
-            ),
-        ),
-        (
-            Signature(
-                "Cannot copy out of meta tensor",
-                "NotImplementedError: Cannot copy out of meta tensor; no data!",
-                "meta tensors",
-                source="torch 1.12 to 2.15",
-            ),
-            Signature(
-                ("is on the meta device", "cannot be called on meta tensors"),
-                "ValueError: weight is on the meta device, we need a `value` to put in on 0.",
-                "the meta device",
-                r"is on the meta device, we need a `value`|Tensor\.item\(\) cannot be called on meta tensors",
-                source="Accelerate 0.15 to 1.13",
-            ),
-        ),
-    ),
-    Cause(
         "GRD233",
         "input-not-in-graph",
         "A gradient was asked for with respect to a tensor that the result does not depend on.",
@@ -241,5 +247,90 @@ register(
                 source="torch 0.4 to 2.15",
             ),
         ),
+    ),
+    Cause(
+        "LOS247",
+        "tensor-as-condition",
+        "A tensor of several elements was used as a condition.",
+        "Python asks for one truth value. Often it is a loss class that was called as if it were the function: "
+        "nn.CrossEntropyLoss(out, y) makes a loss and takes out for its weight and y for a flag.",
+        "a tensor of several elements was used as one truth value: in an if, an assert, with and/or/not, with 'in', or as an "
+        "argument of a loss class in place of its call",
+        Remediation(
+            "Reduce it, combine masks with & and |, and call the loss that was made",
+            (
+                "if (x > 0).any(): ...  # or .all()",
+                "mask = (a > 0) & (b > 0)",
+                "loss = nn.CrossEntropyLoss()(out, y)",
+            ),
+        ),
+        (
+            Signature(
+                "is ambiguous",
+                "RuntimeError: Boolean value of Tensor with more than one value is ambiguous",
+                "the name is ambiguous",
+                r"(?:Boolean value of Tensor with (?:more than one|no) values? is ambiguous|bool value of Tensor with more than "
+                r"one value is ambiguous)",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "The truth value of an array with more than one element is ambiguous",
+                "ValueError: The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()",
+                "the truth value",
+                source="NumPy 1.x and 2.x",
+            ),
+        ),
+    ),
+    Cause(
+        "LOS248",
+        "several-elements-to-one-number",
+        "A tensor of several elements was to become one number.",
+        "item(), float() and int() want exactly one element: a loss with reduction='none', a batch of scores, or the losses "
+        "that DataParallel gathers.",
+        "a tensor of several elements was converted to one number (item(), float() or int()): the loss or metric was not "
+        "reduced",
+        Remediation(
+            "Reduce it first, or take all of its elements",
+            ("running += loss.mean().item()", "values = x.detach().cpu().tolist()"),
+        ),
+        (
+            Signature(
+                "cannot be converted to Scalar",
+                "RuntimeError: a Tensor with 10 elements cannot be converted to Scalar",
+                "cannot be converted",
+                r"a Tensor with \d+ elements cannot be converted to Scalar",
+                source="torch 2.0 to 2.15",
+            ),
+            Signature(
+                "element tensors can be converted to Python scalars",
+                "ValueError: only one element tensors can be converted to Python scalars",
+                "Python scalars",
+                source="torch 0.4 to 2.15; also torch.tensor() of a list of tensors: torch.stack",
+            ),
+        ),
+        judge=_to_number,
+    ),
+    Cause(
+        "GRD236",
+        "derivative-not-implemented",
+        "A derivative was asked for that does not exist.",
+        "A loss has no derivative with respect to its targets: input and target are swapped. Fused kernels have a first "
+        "derivative and no second.",
+        "there is no derivative of {what}",
+        Remediation(
+            "See that prediction and target are passed in that order, and that nothing that is not to be trained requires "
+            "grad",
+            ("loss = F.cross_entropy(logits, y)  # prediction first", "y = y.detach()"),
+        ),
+        (
+            Signature(
+                "is not implemented",
+                "RuntimeError: the derivative for 'target' is not implemented",
+                "the derivative is implemented",
+                r"derivative for '?(?P<what>[\w:]+)'? is not implemented",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+        judge=_derivative,
     ),
 )

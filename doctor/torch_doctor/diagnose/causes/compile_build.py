@@ -46,6 +46,21 @@ def _named_compiler(seen: Seen, verdict: Verdict) -> Verdict | None:
     )
 
 
+def _triton(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A triton that is there and lacks a name is one of another torch."""
+    text = seen.log.lines[seen.index].text
+    if "cannot import name" not in text and "has no attribute" not in text:
+        return verdict
+    return with_message(
+        verdict,
+        "the installed triton is not the one that this torch was made for: a name that torch asks it for does not exist",
+        Remediation(
+            "Reinstall torch, which pins its triton, and see what replaced it",
+            ("pip install --force-reinstall torch", "pip show torch triton; pip check"),
+        ),
+    )
+
+
 register(
     Cause(
         "CMP201",
@@ -525,6 +540,7 @@ register(
                 source="python 3.8 to 3.14",
             ),
         ),
+        judge=_triton,
     ),
     Cause(
         "CMP231",

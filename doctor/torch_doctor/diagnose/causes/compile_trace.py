@@ -250,7 +250,7 @@ register(
                 "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:\nCppCompileError: C++ compile "
                 "error",
                 "backend compiled",
-                r"BackendCompilerFailed: (?P<what>[^\n]+)",
+                r"BackendCompilerFailed: (?:backend='\w+' raised:\s*\n)?(?P<what>[^\n]+)",
                 source="torch 2.0 to 2.6",
             ),
             Signature(
@@ -308,5 +308,72 @@ register(
                 source="torch 2.0 to 2.15",
             ),
         ),
+    ),
+    Cause(
+        "CMP237",
+        "triton-kernel-not-loadable",
+        "triton made a kernel that cannot be compiled or loaded for this GPU.",
+        "A GPU older than the kernel's data type (bf16 before Ampere), a driver that is older than triton's PTX, or a cache of "
+        "another machine.",
+        "triton made a kernel that cannot be compiled or loaded on this GPU ({what}): bf16 on a GPU before Ampere, a driver "
+        "older than triton's code, or a kernel cache of another machine",
+        Remediation(
+            "Clear the cache, compare GPU, driver and triton, use float16 in place of bf16 on GPUs before Ampere, and go on "
+            "without torch.compile meanwhile",
+            (
+                "rm -rf ~/.triton/cache /tmp/torchinductor_*",
+                'python -c "import torch, triton; print(torch.cuda.get_device_capability(), torch.version.cuda, '
+                'triton.__version__)"; nvidia-smi',
+                "TORCH_COMPILE_DISABLE=1 python train.py",
+            ),
+        ),
+        (
+            Signature(
+                "Triton Error [CUDA]: ",
+                "RuntimeError: Triton Error [CUDA]: device kernel image is invalid",
+                "Triton Error [CUDA]: an illegal memory access was encountered",
+                r"Triton Error \[CUDA\]: (?P<what>device kernel image is invalid|no kernel image is available[^\n]*|invalid "
+                r"argument|the provided PTX was compiled with an unsupported toolchain)",
+                source="triton 2.x and 3.x",
+            ),
+            Signature(
+                "PassManager::run failed",
+                "RuntimeError: PassManager::run failed",
+                "PassManager::run",
+                r"(?P<what>PassManager::run failed)",
+                source="triton 2.1 to 3.6",
+            ),
+        ),
+        kind=VAGUE,
+        explains=("CMP22", "GPU206", "GPU253", "GPU223"),
+        decide='python -c "import torch; print(torch.cuda.get_device_capability(), torch.cuda.is_bf16_supported())"',
+    ),
+    Cause(
+        "CMP238",
+        "dynamic-dimension-is-fixed",
+        "A dimension was marked dynamic, and the code fixes it.",
+        "torch.export and mark_dynamic want code that holds for every size; a branch, a reshape or a constant makes it one.",
+        "a dimension that was declared dynamic is fixed by the code[[ ({what})]]: a branch, reshape or constant in the model "
+        "holds for one size only",
+        Remediation(
+            "Find the guard with TORCH_LOGS, take the size from the tensor in place of a constant, or declare the dimension "
+            "static (or maybe_mark_dynamic)",
+            (
+                "TORCH_LOGS=+dynamic python train.py",
+                "torch._dynamo.maybe_mark_dynamic(x, 0)",
+                "x.view(x.size(0), -1)",
+            ),
+        ),
+        (
+            Signature(
+                "Constraints violated (",
+                "torch._dynamo.exc.UserError: Constraints violated (batch)! For more information, run with "
+                'TORCH_LOGS="+dynamic".',
+                "constraints violated",
+                r"Constraints violated \((?P<what>[^)\n]*(?:\([^)]*\)[^)\n]*)*)\)!",
+                source="torch 2.1 to 2.15",
+            ),
+        ),
+        explains=("CMP211", "CMP221"),
     ),
 )

@@ -85,6 +85,14 @@ register(
                 source="torch 0.4 to 2.15",
             ),
             Signature(
+                "Unhandled FakeTensor Device Propagation",
+                "got RuntimeError('Unhandled FakeTensor Device Propagation for aten.add.Tensor, found two different devices "
+                "cuda:0, cpu')",
+                "FakeTensor Device",
+                r"Unhandled FakeTensor Device Propagation for [\w.]+, (?P<devices>found two different devices [\w:]+, [\w:]+)",
+                source="torch 2.0 to 2.15, torch.compile and export",
+            ),
+            Signature(
                 "is not on the expected device",
                 "RuntimeError: Tensor on device meta is not on the expected device cpu!",
                 "is on the expected device",

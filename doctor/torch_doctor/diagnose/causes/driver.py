@@ -5,6 +5,9 @@ from __future__ import annotations
 from torch_doctor.diagnose.cause import DEGRADED, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
+#: major version of CUDA -> the oldest wheels for it that are still made; they run on each driver of that major version
+_WHEELS = {11: "cu118", 12: "cu126"}
+
 
 def driver_too_old(seen: Seen, verdict: Verdict) -> Verdict | None:
     """'found version 11040' is what CUDA the driver supports: 1000 x major + 10 x minor."""
@@ -20,12 +23,33 @@ def driver_too_old(seen: Seen, verdict: Verdict) -> Verdict | None:
             f"Update the NVIDIA driver of the host, or install a torch that is built for CUDA {number // 1000}",
             (
                 "nvidia-smi",
-                f"pip install torch --index-url https://download.pytorch.org/whl/cu{number // 1000}8"
-                if number // 1000 == 11
+                f"pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/{_WHEELS[number // 1000]}"
+                if number // 1000 in _WHEELS
                 else 'python -c "import torch; print(torch.version.cuda)"',
             ),
         ),
         driver_cuda=cuda,
+    )
+
+
+def _module(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A module that loads and cannot start the card is another case than one that does not load."""
+    if "RmInitAdapter" not in seen.groups["what"]:
+        return verdict
+    return with_message(
+        verdict,
+        f"the NVIDIA driver is loaded and cannot start the GPU ({seen.groups['what']}): the card, its power or slot, its "
+        "firmware (GSP), or a driver that does not know it",
+        Remediation(
+            "Power the machine off and on, reseat the card and check its power, try another driver (the open kernel module for "
+            "new GPUs), or without the GSP firmware",
+            (
+                "sudo poweroff",
+                "dmesg -T | grep -i -E 'nvrm|pcie|aer'",
+                "echo 'options nvidia NVreg_EnableGpuFirmware=0' | sudo tee /etc/modprobe.d/nvidia-gsp.conf; sudo reboot",
+                "sudo nvidia-bug-report.sh",
+            ),
+        ),
     )
 
 
@@ -386,6 +410,7 @@ register(
                 source="NVIDIA kernel module 470 to 590",
             ),
         ),
+        judge=_module,
         explains=("GPU2",),
     ),
     Cause(

@@ -71,6 +71,24 @@ def extension_verdict(verdict: Verdict, name: str) -> Verdict:
     )
 
 
+def _hidden(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """An environment that is printed in the log, and hides the GPUs, decides."""
+    found = seen.find(
+        r"CUDA_VISIBLE_DEVICES\b['\"]?\s*[=:]\s*(?P<value>['\"]?(?:-1|NoDevFiles|void|none)?['\"]?)\s*(?:$|\s\w)"
+    )
+    if found is None:
+        return verdict
+    value = found["value"].strip("'\"") or "empty"
+    return with_message(
+        verdict,
+        f"CUDA_VISIBLE_DEVICES is {value}, which hides all GPUs from CUDA; nvidia-smi shows them all the same",
+        Remediation(
+            "Unset it, or name the GPUs; where a scheduler set it, ask for a GPU",
+            ("unset CUDA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES=0 python train.py", "sbatch --gres=gpu:1 ..."),
+        ),
+    )
+
+
 def _ordinal(seen: Seen, verdict: Verdict) -> Verdict | None:
     if "busy or unavailable" in seen.log.lines[seen.index].text:
         return with_message(
@@ -226,6 +244,7 @@ register(
                 source="torch 1.0 to 2.15",
             ),
         ),
+        judge=_hidden,
     ),
     Cause(
         "GPU213",

@@ -76,6 +76,10 @@ def _before(words: str, text: str) -> float | None:
 
 def oom(seen: Seen, verdict: Verdict) -> Verdict | None:
     """Who has the memory: another process, this one's cache, its growing graph, or its batch."""
+    if "executable batch size" in seen.log.lines[seen.index].text:
+        return with_message(
+            verdict, "the GPU's memory does not hold a batch of one sample: every batch size down to 1 failed"
+        )
     text = " ".join(line.text for line in seen.log.lines[seen.index : seen.end + 4])
     text = text[: text.find("Traceback")] if "Traceback" in text else text
     figures = read_oom(text)
@@ -316,6 +320,12 @@ register(
                 source="torch 1.0 to 2.15, c10/cuda/CUDACachingAllocator.cpp",
             ),
             Signature(
+                "No executable batch size found",
+                "RuntimeError: No executable batch size found, reached zero.",
+                "executable found",
+                source="Accelerate 0.4 to 1.13, find_executable_batch_size: out of memory with one sample",
+            ),
+            Signature(
                 "would exceed allowed memory",
                 "torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of "
                 "memory)\nCurrently allocated : 22.1 GiB\n"
@@ -365,6 +375,12 @@ register(
                 source="torch 1.0 to 2.15",
             ),
             Signature(
+                "Triton Error [CUDA]: out of memory",
+                "RuntimeError: Triton Error [CUDA]: out of memory",
+                "Triton Error [CUDA]: invalid argument",
+                source="triton 2.x and 3.x, loading a kernel",
+            ),
+            Signature(
                 "cuda runtime error (2)",
                 "RuntimeError: cuda runtime error (2) : out of memory at "
                 "/pytorch/aten/src/THC/generic/THCStorage.cu:58",
@@ -384,7 +400,7 @@ register(
                 source="torch 2.1 to 2.15, expandable segments",
             ),
         ),
-        explains=("DST",),
+        explains=("DST", "CMP222"),
         judge=bare,
         decide="nvidia-smi -q -d MEMORY; fuser -v /dev/nvidia*",
     ),

@@ -16,11 +16,35 @@ def xid(seen: Seen, verdict: Verdict) -> Verdict | None:
     meaning, remedy, commands, kind = XID.get(number, XID[0])
     if kind == "echo" or number in OWN_CAUSE:
         return None
+    action = f" ({_recovery(seen)})" if number == 154 and _recovery(seen) else ""
+    if "eboot" in action:
+        remedy, commands = "Drain the node and reboot it", ("sudo reboot",)
     return with_message(
         verdict,
-        f"the driver reported Xid {number}{_where(seen)}: {meaning}",
+        f"the driver reported Xid {number}{_where(seen)}: {meaning}{action}",
         Remediation(remedy, commands),
         xid=number,
+    )
+
+
+def _recovery(seen: Seen) -> str:
+    """What the driver asks for after the error: nothing, a reset, or a reboot; empty where it says nothing."""
+    found = seen.find(r"GPU recovery action changed from [^\n]* to 0x[0-9a-fA-F]+ \((?P<action>[^)\n]+)\)")
+    return found["action"] if found else ""
+
+
+def _ecc(seen: Seen, verdict: Verdict) -> Verdict | None:
+    action = _recovery(seen)
+    if "eboot" not in action:
+        return verdict
+    return with_message(
+        verdict,
+        f"{verdict.message}; the driver asks for: {action}",
+        Remediation(
+            "Drain the node and reboot it, since a reset is not enough here; look at remapped rows, and replace the GPU if "
+            "it recurs",
+            ("sudo reboot", "nvidia-smi -q -d ECC,PAGE_RETIREMENT,ROW_REMAPPER"),
+        ),
     )
 
 
@@ -164,5 +188,6 @@ register(
             ),
         ),
         explains=("GPU2", "SES2", "DST"),
+        judge=_ecc,
     ),
 )

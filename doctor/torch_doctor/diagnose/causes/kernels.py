@@ -8,18 +8,6 @@ from torch_doctor.model import Remediation
 _BLOCKING = ("CUDA_LAUNCH_BLOCKING=1 python train.py", "compute-sanitizer python train.py")
 
 
-_CUBLAS: dict[str, str] = {
-    "CUBLAS_STATUS_ALLOC_FAILED": "no GPU memory is left for its handle, or an earlier index error broke the context",
-    "CUBLAS_STATUS_NOT_INITIALIZED": "no GPU memory is left for its handle, or an earlier index error broke the "
-    "context",
-    "CUBLAS_STATUS_EXECUTION_FAILED": "a kernel failed, often after an index out of range or with a mixed install",
-    "CUBLAS_STATUS_INVALID_VALUE": "a second cuBLAS on LD_LIBRARY_PATH, or shapes that do not fit",
-    "CUBLAS_STATUS_NOT_SUPPORTED": "the data type or shape is not supported on this GPU",
-    "CUBLAS_STATUS_ARCH_MISMATCH": "this GPU's architecture is not supported",
-    "CUBLAS_STATUS_INTERNAL_ERROR": "an index error before it, a mixed install, or GPU memory",
-}
-
-
 _LATER = "; the Python line of the traceback is only where the error surfaced"
 #: what an assertion of a kernel says -> (what it means, remedy). Source: ATen/native/cuda of torch 1.0 to 2.15, 2026-11
 _ASSERTIONS: tuple[tuple[tuple[str, ...], str, Remediation | None], ...] = (
@@ -315,94 +303,5 @@ register(
             ),
         ),
         judge=_captured,
-    ),
-    Cause(
-        "GPU231",
-        "cublas-failed",
-        "cuBLAS failed: out of GPU memory for its handle, wrong shapes or labels, or a library of another version.",
-        "cuBLAS has few words for many causes.",
-        "cuBLAS failed ({what}): {why}",
-        Remediation(
-            "Run the same batch on the CPU for the true message, check shapes and label ranges, watch the GPU's "
-            "free memory, and take other CUDA "
-            "libraries out of LD_LIBRARY_PATH",
-            ("CUDA_LAUNCH_BLOCKING=1 python train.py", "unset LD_LIBRARY_PATH", "pip list | grep -i nvidia-cublas"),
-        ),
-        (
-            Signature(
-                "CUBLAS_STATUS_",
-                "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-                "CUBLAS_WORKSPACE_CONFIG=:4096:8",
-                r"(?P<what>CUBLAS_STATUS_(?!SUCCESS)\w+)",
-                source="torch 1.0 to 2.15",
-            ),
-        ),
-        kind=VAGUE,
-        judge=lambda seen, verdict: with_message(
-            verdict,
-            verdict.message.replace(
-                "?", _CUBLAS.get(seen.groups.get("what", ""), "shapes, labels, GPU memory or a mixed install")
-            ),
-        ),
-        decide="run the batch on the CPU",
-    ),
-    Cause(
-        "GPU232",
-        "cudnn-failed",
-        "cuDNN failed: no GPU memory for its workspace, another cuDNN in the way, or an unsupported shape.",
-        "cuDNN has few words for many causes; a second cuDNN on LD_LIBRARY_PATH is the most frequent for version "
-        "texts.",
-        "cuDNN failed ({what}): {why}",
-        Remediation(
-            "Take other CUDA libraries out of LD_LIBRARY_PATH, leave GPU memory for its workspace (a smaller "
-            "batch), and retry without it",
-            (
-                "unset LD_LIBRARY_PATH",
-                'python -c "import torch; print(torch.backends.cudnn.version())"',
-                "torch.backends.cudnn.enabled = False",
-            ),
-        ),
-        (
-            Signature(
-                "CUDNN_STATUS_",
-                "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",
-                "CUDNN_STATUS_SUCCESS",
-                r"(?P<what>CUDNN_STATUS_(?!SUCCESS)\w+)",
-                source="torch 0.4 to 2.15",
-            ),
-            Signature(
-                "cuDNN version incompatibility",
-                "RuntimeError: cuDNN version incompatibility: PyTorch was compiled against (9, 1, 0) but found "
-                "runtime version (8, 9, 2).",
-                "cuDNN version 90100",
-                r"(?P<what>cuDNN version incompatibility)",
-                source="torch 1.10 to 2.15",
-            ),
-            Signature(
-                "Unable to find a valid cuDNN algorithm to run convolution",
-                "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution",
-                "algorithm to run",
-                r"(?P<what>Unable to find a valid cuDNN algorithm to run convolution)",
-                source="torch 1.3 to 2.15",
-            ),
-            Signature(
-                "was unable to find an engine",
-                "RuntimeError: GET was unable to find an engine to execute this computation",
-                "find an engine",
-                r"(?P<what>GET was unable to find an engine to execute this computation|FIND was unable to find an "
-                r"engine)",
-                source="torch 2.0 to 2.3",
-            ),
-        ),
-        kind=VAGUE,
-        judge=lambda seen, verdict: with_message(
-            verdict,
-            verdict.message.replace(
-                "?",
-                "another cuDNN than torch's is loaded"
-                if "version" in seen.groups.get("what", "")
-                else "GPU memory for its workspace is short, or another cuDNN is loaded",
-            ),
-        ),
     ),
 )

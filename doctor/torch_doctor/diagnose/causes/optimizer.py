@@ -273,4 +273,45 @@ register(
             ),
         ),
     ),
+    Cause(
+        "OPT237",
+        "parameter-in-two-groups",
+        "A parameter was given to the optimizer twice.",
+        "Groups that are picked by name or by module overlap, or layers share their weights.",
+        "the same parameter is in more than one of the optimizer's groups: the groups overlap, or two modules share weights",
+        Remediation(
+            "Put each parameter into one group, by identity",
+            (
+                "head = {id(p) for p in model.head.parameters()}",
+                "rest = [p for p in model.parameters() if id(p) not in head]",
+            ),
+        ),
+        (
+            Signature(
+                "some parameters appear in more than one parameter group",
+                "ValueError: some parameters appear in more than one parameter group",
+                "parameter group",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "OPT238",
+        "adam-steps-on-gpu",
+        "Adam's step counter was loaded onto the GPU, which torch 1.12.0 refuses.",
+        "A fault of torch 1.12.0: load_state_dict moves the counter to the parameters' device.",
+        "Adam's state was loaded onto the GPU with its step counter, which torch 1.12.0 refuses (capturable=False)",
+        Remediation(
+            "Install torch 1.12.1 or later; until then mark the groups as capturable after loading",
+            ("pip install 'torch>=1.12.1'", "optimizer.param_groups[0]['capturable'] = True"),
+        ),
+        (
+            Signature(
+                "state_steps should not be CUDA tensors",
+                "AssertionError: If capturable=False, state_steps should not be CUDA tensors.",
+                "capturable=False",
+                source="torch 1.12.0",
+            ),
+        ),
+    ),
 )

@@ -125,7 +125,7 @@ register(
                 "undefined symbol: _ZN3c104cuda9SetDeviceEi",
                 "ImportError: /tmp/torchinductor_user/triton/0/d5/__triton_launcher.so: undefined symbol: "
                 "cuLaunchKernel",
-                r"(?<![\w/.-])(?P<file>(?!\S*(?:torchinductor|/triton/|\.triton|lib(?:cudnn|cublas|cusparse|cusolver|nccl|cufft|nvrtc)))/?\S+\.so[\w.]*): undefined symbol: "
+                r"(?P<file>(?!\S*(?:torchinductor|/triton/|\.triton))/?\S+\.so[\w.]*): undefined symbol: "
                 r"(?P<symbol>(?!nccl|iJIT|cudnn|cublas|__nv|cu[A-Z])\w+)",
                 source="glibc",
             ),
@@ -215,16 +215,8 @@ register(
                 r"undefined symbol: (?P<symbol>__nvJitLink\w+)",
                 source="CUDA 12",
             ),
-            Signature(
-                "undefined symbol: ",
-                "Could not load library libcudnn_cnn_train.so.8. Error: /usr/local/cuda-12.1/lib64/libcudnn_cnn_train.so.8: "
-                "undefined symbol: _ZN5cudnn3cnn34layerNormFwd, version libcudnn_cnn_infer.so.8",
-                "ImportError: /x/flash_attn_2_cuda.so: undefined symbol: _ZN3c104cuda9SetDeviceEi",
-                r"/lib(?:cudnn|cublas|cusparse|cusolver|nccl|cufft|nvrtc)[\w.-]*\.so[\w.]*: undefined symbol: (?P<symbol>\w{1,60})",
-                source="cuDNN 8 and 9, CUDA 11 to 13",
-            ),
         ),
-        explains=("PKG2", "SES211", "GPU232"),
+        explains=("PKG2",),
     ),
     Cause(
         "PKG204",
