@@ -84,6 +84,13 @@ _SCALER: tuple[tuple[str, Remediation], ...] = (
         ),
     ),
     (
+        "step()",
+        Remediation(
+            "Keep the order unscale_, clip, step, and call update() once at the end of each step, after all optimizers",
+            ("scaler.unscale_(optimizer); clip_grad_norm_(...); scaler.step(optimizer); scaler.update()",),
+        ),
+    ),
+    (
         "already been called",
         Remediation(
             "Call unscale_ once per optimizer between two update() calls: clip_grad_norm_ of a trainer (Accelerate, "
@@ -162,7 +169,7 @@ register(
                 "ttention only support",
                 "RuntimeError: FlashAttention only support fp16 and bf16 data type",
                 "attention only supports",
-                r"(?P<what>[Ff]lash ?[Aa]ttention only supports? [^\n]*)",
+                r"(?P<what>[Ff]lash ?[Aa]ttention only supports? (?!Ampere)[^\n]*)",
                 source="flash-attn 1 and 2",
             ),
             Signature(
@@ -287,6 +294,14 @@ register(
                 "RuntimeError: unscale_() has already been called on this optimizer since the last update().",
                 "unscale_()",
                 r"(?P<what>unscale_\(\) has already been called)",
+                source="torch 1.6 to 2.15",
+            ),
+            Signature(
+                ("unscale_() is being called after step()", "step() has already been called since the last update()"),
+                "RuntimeError: step() has already been called since the last update().",
+                "step() was called",
+                r"(?P<what>unscale_\(\) is being called after step\(\)|step\(\) has already been called since the last "
+                r"update\(\))",
                 source="torch 1.6 to 2.15",
             ),
             Signature(

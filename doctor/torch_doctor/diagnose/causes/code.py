@@ -31,6 +31,19 @@ def _outputs(seen: Seen, verdict: Verdict) -> Verdict | None:
                 ),
             ),
         )
+    if kind in ("list", "dict", "tuple") and seen.groups["name"] in ("to", "cuda", "cpu", "float", "long"):
+        return with_message(
+            verdict,
+            f"a {kind} was moved or converted as if it were a tensor (.{seen.groups['name']}()): a batch of several tensors is "
+            "moved one by one",
+            Remediation(
+                "Move each tensor of the batch",
+                (
+                    "x, y = (t.to(device) for t in batch)",
+                    "batch = {k: v.to(device) for k, v in batch.items()}",
+                ),
+            ),
+        )
     return verdict
 
 

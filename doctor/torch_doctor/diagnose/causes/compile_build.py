@@ -46,6 +46,26 @@ def _named_compiler(seen: Seen, verdict: Verdict) -> Verdict | None:
     )
 
 
+def _arch(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """nvcc belongs to the CUDA toolkit, ptxas to triton."""
+    arch = seen.groups.get("arch", "")
+    if "nvcc" not in seen.log.lines[seen.index].text:
+        return with_message(verdict, verdict.message if arch else verdict.message.replace(" ?", ""))
+    return with_message(
+        verdict,
+        f"the CUDA toolkit's nvcc does not know the GPU's architecture {arch}: the toolkit is older than the GPU",
+        Remediation(
+            "Install a newer toolkit (CUDA 12.8 or later for sm_100 and sm_120) and point CUDA_HOME to it, or take a prebuilt "
+            "wheel of the extension",
+            (
+                "nvcc --version; ls -d /usr/local/cuda*",
+                "export CUDA_HOME=/usr/local/cuda-12.8 PATH=/usr/local/cuda-12.8/bin:$PATH",
+                'python -c "import torch; print(torch.version.cuda, torch.cuda.get_device_capability())"',
+            ),
+        ),
+    )
+
+
 def _triton(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A triton that is there and lacks a name is one of another torch."""
     text = seen.log.lines[seen.index].text
@@ -483,9 +503,7 @@ register(
             ),
         ),
         explains=("CMP22",),
-        judge=lambda seen, verdict: with_message(
-            verdict, verdict.message if seen.groups.get("arch") else verdict.message.replace(" ?", "")
-        ),
+        judge=_arch,
     ),
     Cause(
         "CMP208",

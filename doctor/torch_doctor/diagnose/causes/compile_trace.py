@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from torch_doctor.diagnose.cause import DEGRADED, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
@@ -16,6 +18,27 @@ def _recompile(seen: Seen, verdict: Verdict) -> Verdict | None:
         f"torch.compile hit its recompilation limit{limit}{function}{reason}: sizes keep changing, each makes a "
         "new graph, and the frame runs "
         "eagerly and slowly from then on",
+    )
+
+
+def _item(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A number that is taken out of a tensor is no branch; it can be captured."""
+    text = seen.log.lines[seen.index].text
+    if not re.search(r"Tensor\.(?:item|tolist)|_local_scalar_dense", text):
+        return verdict
+    return with_message(
+        verdict,
+        "the compiled function takes a number out of a tensor (item(), int(), float(), tolist(), a tensor as a size), which "
+        "dynamo does not trace by default: a data-dependent value",
+        Remediation(
+            "Keep the tensor, take the number outside of the compiled function, or let dynamo capture it; without "
+            "fullgraph=True the graph breaks there",
+            (
+                "torch._dynamo.config.capture_scalar_outputs = True",
+                "torch._check(n >= 0); torch._check(n < x.size(0))  # bounds for what was captured",
+                "TORCH_LOGS=graph_breaks python train.py",
+            ),
+        ),
     )
 
 
@@ -176,6 +199,7 @@ register(
             ),
         ),
         explains=("CMP22",),
+        judge=_item,
     ),
     Cause(
         "CMP214",
@@ -375,5 +399,33 @@ register(
             ),
         ),
         explains=("CMP211", "CMP221"),
+    ),
+    Cause(
+        "CMP239",
+        "compiled-code-got-another-shape",
+        "Compiled code got a tensor of another size or stride than it was made for.",
+        "The check belongs to inductor's code. A custom operator whose fake form is wrong, a parameter that was replaced "
+        "after compiling, or a dimension that was marked static while it changes.",
+        "inductor's code got a tensor of another size or stride than it was compiled for ({what})",
+        Remediation(
+            "Look at custom operators' fake forms and at tensors that change after compiling; mark the dimension dynamic, drop "
+            "the last incomplete batch, and compare with the aot_eager back end",
+            (
+                "torch._dynamo.mark_dynamic(x, 0)",
+                "DataLoader(..., drop_last=True)",
+                "torch.compile(model, backend='aot_eager')",
+                "torch.library.opcheck(op, args)",
+            ),
+        ),
+        (
+            Signature(
+                "expected size ",
+                "AssertionError: expected size 31==32, stride 128==128 at dim=0",
+                "expected size 31",
+                r"AssertionError: (?P<what>expected size \d+==\d+, stride \d+==\d+ at dim=\d+)",
+                source="torch 2.0 to 2.15, assert_size_stride",
+            ),
+        ),
+        kind=VAGUE,
     ),
 )

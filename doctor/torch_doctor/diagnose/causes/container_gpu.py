@@ -55,6 +55,25 @@ def _hook(seen: Seen, verdict: Verdict) -> Verdict | None:
     return verdict
 
 
+#: GPUs before Ampere, which have no bf16
+_BEFORE_AMPERE = r"\bV100\b|\bT4\b|\bP100\b|\bP40\b|\bK80\b|\bM60\b|GTX 1\d{3}|RTX 20\d0|TITAN|Quadro (?:RTX|[PM])"
+
+
+def _no_bf16(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Transformers' text on bf16 has two causes; a GPU that the log names decides."""
+    named = seen.find(_BEFORE_AMPERE) if "bf16" in seen.groups.get("what", "") else None
+    if named is None:
+        return verdict
+    return with_message(
+        verdict,
+        f"the GPU ({named[0]}) has no bf16: it is older than Ampere (compute capability 8.0)",
+        Remediation(
+            "Train in fp16 with a GradScaler, or in float32",
+            ("TrainingArguments(bf16=False, fp16=True)", "Trainer(precision='16-mixed')"),
+        ),
+    )
+
+
 register(
     Cause(
         "GPU256",
@@ -157,6 +176,7 @@ register(
             ),
         ),
         kind=VAGUE,
+        judge=_no_bf16,
         alternatives=("GPU212",),
         decide='python -c "import torch; print(torch.version.cuda, torch.cuda.is_available())"',
     ),

@@ -241,4 +241,38 @@ register(
         judge=_data_type,
         explains=("GPU231", "CMP2"),
     ),
+    Cause(
+        "GPU237",
+        "no-attention-kernel",
+        "No attention kernel takes these inputs on this GPU.",
+        "flash-attn needs Ampere or later. scaled_dot_product_attention has several kernels; sdpa_kernel or a flag that "
+        "allows one only, and inputs that it does not take (float32, a mask, a large head), leave none. The warnings above "
+        "say why each was refused.",
+        "no attention kernel takes these inputs on this GPU ({what})",
+        Remediation(
+            "Let torch choose the kernel, or use one that takes them; the fused ones want fp16 or bf16, flash-attn a GPU of "
+            "compute capability 8.0 or later",
+            (
+                "AutoModel.from_pretrained(path, attn_implementation='sdpa')  # or 'eager'",
+                "with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]): ...",
+                'python -c "import torch; print(torch.cuda.get_device_capability())"',
+            ),
+        ),
+        (
+            Signature(
+                "ttention only supports Ampere",
+                "RuntimeError: FlashAttention only supports Ampere GPUs or newer.",
+                "attention on Ampere",
+                r"(?P<what>[Ff]lash ?[Aa]ttention only supports Ampere GPUs or newer)",
+                source="flash-attn 2.0 to 2.8",
+            ),
+            Signature(
+                "No available kernel",
+                "RuntimeError: No available kernel. Aborting execution.",
+                "available kernel",
+                r"(?P<what>No available kernel)\. +Aborting execution",
+                source="torch 2.0 to 2.15, scaled_dot_product_attention",
+            ),
+        ),
+    ),
 )

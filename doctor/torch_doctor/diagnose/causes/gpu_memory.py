@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.runs import progress
 from torch_doctor.diagnose.trends import rising
 from torch_doctor.diagnose.validation import validation
 from torch_doctor.model import Remediation, mib
@@ -207,12 +208,48 @@ def _place(figures: dict[str, float]) -> str:
     return "the GPU's memory"
 
 
+#: frames of what needs memory whatever the batch -> (what happened, remedy)
+_PHASES: tuple[tuple[str, str, Remediation], ...] = (
+    (
+        r"initialize_optimizer_states|torch/optim/\w+\.py|in _init_group|exp_avg|bitsandbytes/optim",
+        "GPU memory ran out in the optimizer's first step ({place}): Adam keeps two more tensors for each parameter, whatever "
+        "the batch",
+        Remediation(
+            "Use an optimizer in 8 bits, train fewer parameters (LoRA), or shard or offload the states over the GPUs or to the "
+            "host (FSDP, ZeRO)",
+            (
+                "bnb.optim.AdamW8bit(model.parameters())",
+                "ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW)",
+                '"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}  // DeepSpeed',
+            ),
+        ),
+    ),
+    (
+        r"transformers/modeling_utils\.py|from_pretrained\(|in (?:_apply|convert|_apply_fn)$|in caching_allocator_warmup"
+        r"|(?:model|net)\w*\.(?:cuda|to)\(",
+        "GPU memory ran out while the model was put on the GPU ({place}): its weights alone do not fit, whatever the batch",
+        Remediation(
+            "Load it in a smaller type (bf16, 8 or 4 bits), spread it over the GPUs, or take a larger GPU",
+            (
+                "AutoModel.from_pretrained(path, dtype=torch.bfloat16, device_map='auto')",
+                "BitsAndBytesConfig(load_in_4bit=True)",
+                "nvidia-smi",
+            ),
+        ),
+    ),
+)
+
+
 def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict[str, int]) -> Verdict:
     place = _place(figures)
     if found := validation(seen):
         return with_message(verdict, found[0], found[1], **evidence)
     if figures.get("pools", 0.0) >= POOLED * figures.get("total", float("inf")):
         return _pools(verdict, figures, evidence)
+    begun = any(i < seen.index for i in progress(seen.log))
+    for frames, message, remedy in () if begun else _PHASES:
+        if seen.near(frames, 10, 2):
+            return with_message(verdict, message.replace("{place}", place), remedy, **evidence)
     growth = rising(seen.log, seen.index, r"(?:alloc\w*|mem\w*|reserved|gpu_mem)\D{0,12}([\d.]+) ?([GM]i?B|G|M)?\b")
     steps = rising(seen.log, seen.index, r"\b(?:step|iter|it|epoch)\b\W{0,3}(\d+)")
     if growth or _late(figures):

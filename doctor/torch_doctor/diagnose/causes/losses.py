@@ -6,7 +6,7 @@ import re
 
 from torch_doctor.diagnose.cause import DEGRADED, HINT, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.diagnose.trends import rising
-from torch_doctor.diagnose.words import LINT
+from torch_doctor.diagnose.words import LINT, TOO_LONG, TRUNCATE
 from torch_doctor.model import Remediation
 
 
@@ -57,6 +57,17 @@ def _stays_nan(seen: Seen) -> bool:
     """A gradient that overflows once is GradScaler at work; one that is nan to the end of the log is a dead run."""
     norms = re.findall(r"grad[_ ]norm['\"]?\W{0,4}(nan|inf|[\d.]+)", seen.log.text)
     return norms[-3:] == ["nan"] * 3
+
+
+def _index(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A tokenizer that warned of a text that is too long has named the reason."""
+    if seen.has(TOO_LONG) or seen.near(r"position_embeddings|embed_positions|wpe\(", 12, 0):
+        return with_message(
+            verdict,
+            f"a position is beyond the model's maximal length ({seen.groups['what']}): the text is too long",
+            TRUNCATE,
+        )
+    return verdict
 
 
 register(
@@ -244,13 +255,14 @@ register(
                 source="torch 0.4 to 2.15, NumPy",
             ),
         ),
+        judge=_index,
     ),
     Cause(
         "LOS204",
         "scalar-was-indexed",
         "A 0-dim tensor was indexed, as in loss.data[0].",
         "Since torch 0.5 a scalar is a 0-dim tensor; loss.data[0] is old code.",
-        "a 0-dim tensor was indexed, as the old loss.data[0] does",
+        "a 0-dim tensor was indexed or looped over, as the old loss.data[0] does",
         Remediation("Use item()", ("loss.item()", "torch-doctor lint --fix train.py")),
         (
             Signature(
@@ -258,6 +270,12 @@ register(
                 "IndexError: invalid index of a 0-dim tensor. Use `tensor.item()` in Python",
                 "0-dim tensor",
                 source="torch 0.5 to 2.15",
+            ),
+            Signature(
+                "iteration over a 0-d tensor",
+                "TypeError: iteration over a 0-d tensor",
+                "iteration over a tensor",
+                source="torch 0.4 to 2.15",
             ),
         ),
     ),
@@ -277,5 +295,29 @@ register(
             ),
         ),
         kind=HINT,
+    ),
+    Cause(
+        "LOS249",
+        "ctc-lengths-do-not-fit",
+        "CTC loss got lengths that do not fit its inputs.",
+        "Input lengths count the model's output frames, after its strides, and no target may be longer than its input.",
+        "the lengths that CTC loss got do not fit: {what}",
+        Remediation(
+            "Compute the lengths after the model's strides, in frames of its output (T, N, C)",
+            (
+                "input_lengths = (lengths - 1) // stride + 1",
+                "assert log_probs.size(0) >= input_lengths.max() and (target_lengths <= input_lengths).all()",
+            ),
+        ),
+        (
+            Signature(
+                "_lengths to ",
+                "RuntimeError: Expected input_lengths to have value at most 50, but got value 64 (while checking arguments for "
+                "ctc_loss_gpu)",
+                "lengths to sort",
+                r"(?P<what>Expected (?:input|target)_lengths to have [^\n]*but got value -?\d+)",
+                source="torch 1.0 to 2.15",
+            ),
+        ),
     ),
 )

@@ -19,6 +19,15 @@ def _no_zero_grad(seen: Seen, verdict: Verdict) -> Verdict | None:
     return with_message(verdict, verdict.message.replace("?", f", from {growth[0]:g} to {growth[1]:g}"))
 
 
+def _monitored(seen: Seen, verdict: Verdict) -> Verdict | None:
+    what = seen.groups.get("what") or seen.groups.get("key") or "a metric"
+    known = seen.groups.get("known") or seen.groups.get("have") or ""
+    logged = f"; what is logged: {known.strip()}" if known.strip() else ""
+    return with_message(
+        verdict, f"a callback or scheduler watches {what}, which was never logged{logged}", None, monitored=what
+    )
+
+
 register(
     Cause(
         "OPT201",
@@ -218,7 +227,8 @@ register(
                 "your `EarlyStopping` callback to use any of the following: `train_loss`",
                 "a page which is not available",
                 r"(?:conditioned on metric `?(?P<what>[\w./-]+)`? which is not available"
-                r"(?:[^\n]*(?:following: |metrics are: )(?P<known>[^\n.]*))?|could not find the monitored key in the returned)",
+                r"(?:[^\n]*(?:following: |metrics are: )(?P<known>[^\n.]*))?"
+                r"|monitor='(?P<key>[\w./-]+)'\)?`? could not find the monitored key in the returned[^\n\[]*(?P<have>\[[^\]\n]*\])?)",
                 source="Lightning 1.0 to 2.6",
             ),
             Signature(
@@ -231,7 +241,7 @@ register(
                 source="Transformers 4.40 to 5",
             ),
         ),
-        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("watches ?,", "watches a metric,")),
+        judge=_monitored,
     ),
     Cause(
         "OPT235",
@@ -311,6 +321,29 @@ register(
                 "AssertionError: If capturable=False, state_steps should not be CUDA tensors.",
                 "capturable=False",
                 source="torch 1.12.0",
+            ),
+        ),
+    ),
+    Cause(
+        "OPT239",
+        "optimizer-needs-closure",
+        "LBFGS was stepped without its closure.",
+        "It evaluates the loss several times a step, and needs a function that does so.",
+        "an optimizer that evaluates the loss several times (LBFGS) was stepped without a closure",
+        Remediation(
+            "Pass a function that clears the gradients, computes the loss, calls backward and returns the loss",
+            (
+                "def closure():\n    optimizer.zero_grad(); loss = criterion(model(x), y); loss.backward(); return loss",
+                "optimizer.step(closure)",
+            ),
+        ),
+        (
+            Signature(
+                "positional argument: 'closure'",
+                "TypeError: LBFGS.step() missing 1 required positional argument: 'closure'",
+                "positional argument: 'metrics'",
+                r"step\(\) missing 1 required positional argument: 'closure'",
+                source="torch 0.4 to 2.15",
             ),
         ),
     ),

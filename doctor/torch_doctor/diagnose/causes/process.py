@@ -187,7 +187,7 @@ register(
                 "trainer exited with code 137",
                 "trainer exited with code 37",
                 r"(?i)exit(?:ed)?(?: with)?(?:[ _]?code| status)?\"?\s*[:=(]?\s*\(?137\b",
-                unless=(r"(?<![.\w])OOMKilled(?!\W{1,4}false)", r"oom-kill"),
+                unless=(r"(?<![.\w])OOMKilled(?!\W{1,4}false)", r"oom-kill", r": line \d+:\s+\d+ Killed\s"),
                 source="Docker, compose",
             ),
         ),

@@ -508,6 +508,7 @@ register(
                 source="OpenBLAS",
             ),
         ),
+        explains=("SES211",),
     ),
     Cause(
         "DST213",

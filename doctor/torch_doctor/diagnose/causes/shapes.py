@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.words import TOO_LONG, TRUNCATE
 from torch_doctor.model import Remediation
 
 #: what the text says -> (what it means, remedy); the first that fits. Source: torch 1.0 to 2.15, 2026-11
@@ -15,6 +16,39 @@ _SHAPES: tuple[tuple[str, str, Remediation], ...] = (
         Remediation(
             "Give both sides the same shape",
             ("loss = criterion(scores.squeeze(1), y)", "loss = criterion(scores, y.unsqueeze(1).float())"),
+        ),
+    ),
+    (
+        r"Expected input batch_size",
+        ": predictions and labels have another number of rows: a dimension was folded into the batch by view() or flatten(), "
+        "or the labels are one for each token or pixel where the model gives one for each sample",
+        Remediation(
+            "Keep the batch first and alone, and use a head that fits the labels",
+            (
+                "print(logits.shape, y.shape)",
+                "x = x.view(x.size(0), -1)  # not view(-1, features)",
+                "AutoModelForTokenClassification.from_pretrained(path)  # labels for each token",
+            ),
+        ),
+    ),
+    (
+        r"grad_output\[",
+        ": the gradient that was passed to backward has another shape than the output",
+        Remediation("Give it the output's shape", ("out.backward(gradient=torch.ones_like(out))",)),
+    ),
+    (
+        r"-dimensional input",
+        ": the batch dimension is missing, or the channels",
+        Remediation(
+            "Bring the input to N, C, H, W, with the batch dimension first", ("x.unsqueeze(0)  # a single sample",)
+        ),
+    ),
+    (
+        r"divide axis",
+        ": the size is no multiple of the patch or window",
+        Remediation(
+            "Resize, crop or pad to a multiple of it",
+            ("F.pad(x, (0, -x.size(-1) % 16, 0, -x.size(-2) % 16))", "transforms.Resize((224, 224))"),
         ),
     ),
     (
@@ -77,6 +111,8 @@ _SHAPES: tuple[tuple[str, str, Remediation], ...] = (
 def shapes(seen: Seen, verdict: Verdict) -> Verdict | None:
     """The numbers in the text say which argument of which layer to change."""
     what = seen.groups["what"]
+    if "size of tensor" in what and seen.has(TOO_LONG):
+        return with_message(verdict, f"{verdict.message}: the text is longer than the model's positions", TRUNCATE)
     for pattern, meaning, remedy in _SHAPES:
         if re.search(pattern, what):
             return with_message(verdict, f"{verdict.message}{meaning}", remedy)
@@ -96,6 +132,12 @@ def shapes(seen: Seen, verdict: Verdict) -> Verdict | None:
             ),
         )
     if match := re.search(r"to have (\d+) channels, but got (\d+)", what):
+        if re.search(rf"input\[\d+, \d+, \d+, {match[1]}\]", what):
+            return with_message(
+                verdict,
+                f"{verdict.message}: the images come as N, H, W, C and the layer wants N, C, H, W",
+                Remediation("Put the channels second", ("x = x.permute(0, 3, 1, 2)", "transforms.ToTensor()")),
+            )
         return with_message(
             verdict,
             verdict.message,
@@ -267,6 +309,30 @@ register(
                 "spatial targets",
                 r"(?P<what>only batches of spatial targets supported \(3D tensors\) but got targets of (?:dimension|size): [^\n]*)",
                 source="torch 0.4 to 2.15: masks with a channel, squeeze(1)",
+            ),
+            Signature(
+                "-dimensional input for",
+                "RuntimeError: Expected 4-dimensional input for 4-dimensional weight [64, 3, 7, 7], but got 3-dimensional "
+                "input of size [3, 224, 224] instead",
+                "4-dimensional input",
+                r"(?P<what>Expected \d-dimensional input for \d-dimensional weight [^\n]*but got \d-dimensional input of size "
+                r"\[[^\]]*\])",
+                source="torch 0.4 to 1.12, convolutions",
+            ),
+            Signature(
+                "Mismatch in shape: grad_output",
+                "RuntimeError: Mismatch in shape: grad_output[0] has a shape of torch.Size([8]) and output[0] has a shape of "
+                "torch.Size([8, 1]).",
+                "Mismatch in shape",
+                r"(?P<what>Mismatch in shape: grad_output\[[^\n]*)",
+                source="torch 1.0 to 2.15, backward with a gradient",
+            ),
+            Signature(
+                "divide axis of length",
+                " Shape mismatch, can't divide axis of length 225 in chunks of 16",
+                "axis of length 225",
+                r"(?P<what>Shape mismatch, can't divide axis of length \d+ in chunks of \d+)",
+                source="einops 0.3 to 0.8",
             ),
             Signature(
                 "must be same as input size",

@@ -162,4 +162,27 @@ register(
         ),
         explains=("GPU206", "GPU223"),
     ),
+    Cause(
+        "DAT243",
+        "text-made-a-tensor",
+        "Text was to become a tensor.",
+        "Tensors hold numbers: text is tokenised, class names become indexes.",
+        "text was to become a tensor: it has to be tokenised, and class names turned into indexes",
+        Remediation(
+            "Tokenise text, and map class names to numbers",
+            (
+                "enc = tokenizer(texts, padding=True, return_tensors='pt')",
+                "y = torch.tensor([classes.index(c) for c in names])",
+            ),
+        ),
+        (
+            Signature(
+                ("too many dimensions 'str'", "invalid data type 'str'"),
+                "ValueError: too many dimensions 'str'",
+                "too many dimensions",
+                r"(?:too many dimensions|new\(\): invalid data type) 'str'",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+    ),
 )
