@@ -75,6 +75,7 @@ STEMS = tuple(
         "backtrace",
         "deadline",
         "gradient overflow",
+        "slowdown",
     ]
 ) + tuple(
     stem.encode()
@@ -114,7 +115,7 @@ def alarming(lines: Sequence[bytes]) -> set[int]:
 
 def _holding(lines: Sequence[bytes], stems: Sequence[bytes]) -> set[int]:
     """Indexes of the lines that hold one of the stems. One search per stem over all lines is what makes it fast."""
-    text = b"\n".join(lines).lower()
+    text = b"\n".join(lines).lower() + b"\n"  # a stem may hold the line's end
     ends = list(itertools.accumulate(len(line) + 1 for line in lines))
     found: set[int] = set()
     for stem in stems:

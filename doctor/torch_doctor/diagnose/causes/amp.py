@@ -42,6 +42,14 @@ _DTYPES: tuple[tuple[str, str, Remediation], ...] = (
         _TARGETS,
     ),
     (r"not implemented for '(?:Long|Int|Byte|Bool)'", "integers were passed where floats are wanted", _TARGETS),
+    (
+        r"require gradients",
+        "integers cannot be trained",
+        Remediation(
+            "Make it a tensor of floats",
+            ("x = x.float().requires_grad_(True)", "torch.tensor([1.0, 2.0], requires_grad=True)"),
+        ),
+    ),
     (r"Double|double|float64", "a float64 tensor, most often from NumPy, meets float32", _DOUBLE),
     (r"\"\w*(?:cpu|Impl|_kernel|cpu_)\w*\" not implemented for 'Half'", "no float16 form of it on the CPU", _ON_CPU),
     (
@@ -409,6 +417,23 @@ register(
                 "value cannot be converted",
                 r"value cannot be converted to type (?:at::Half|c10::Half)\b[^\n]*overflow",
                 source="torch 1.0 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "AMP207",
+        "float64-on-mps",
+        "Apple's GPU back end has no float64.",
+        "NumPy arrays and Python's own numbers in arrays are float64 until they are converted.",
+        "a float64 tensor was put on the MPS device, which has no such type",
+        Remediation("Convert it to float32 first", ("x = torch.as_tensor(a, dtype=torch.float32, device='mps')",)),
+        (
+            Signature(
+                "MPS framework doesn't support float64",
+                "TypeError: Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. Please use "
+                "float32 instead.",
+                "MPS framework",
+                source="torch 1.12 to 2.15",
             ),
         ),
     ),

@@ -346,4 +346,61 @@ register(
         ),
         judge=_derivative,
     ),
+    Cause(
+        "LOS250",
+        "module-without-forward",
+        "A module without forward was called.",
+        "ModuleList and ModuleDict only hold modules. In a class of one's own forward is misspelt, or indented into another "
+        "method.",
+        "{module} was called, which has no forward: a ModuleList or ModuleDict only holds modules, and a class of your own "
+        "needs a method of that name in the class",
+        Remediation(
+            "Loop over the list, or use Sequential; see that forward is a method of the class",
+            ("for layer in self.layers:\n    x = layer(x)", "self.layers = nn.Sequential(*layers)"),
+        ),
+        (
+            Signature(
+                'is missing the required "forward" function',
+                'NotImplementedError: Module [ModuleList] is missing the required "forward" function',
+                "the forward function",
+                r"Module \[(?P<module>\w+)\] is missing the required \"forward\" function",
+                source="torch 1.9 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "LOS252",
+        "empty-sequence",
+        "A sequence of length 0 was packed.",
+        "A sample became empty: an empty text, or one that was filtered or truncated away.",
+        "a sequence in the batch has length 0",
+        Remediation("Leave empty samples out of the data set", ("dataset = [s for s in dataset if len(s) > 0]",)),
+        (
+            Signature(
+                "Length of all samples has to be greater than 0",
+                "RuntimeError: Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0",
+                "Length of all samples",
+                source="torch 0.4 to 2.15, pack_padded_sequence",
+            ),
+        ),
+    ),
+    Cause(
+        "DAT244",
+        "dataset-is-empty",
+        "The data set has no samples.",
+        "A path that does not exist or is not mounted, a pattern that matches nothing, or a filter that drops all.",
+        "the data set is empty: its path or pattern matches nothing, the folder is not mounted, or a filter drops all samples",
+        Remediation(
+            "Look at the path as the process sees it",
+            ("print(len(dataset), root)", "ls -l DATA | head; findmnt -T DATA", "docker run -v $PWD/data:/data ..."),
+        ),
+        (
+            Signature(
+                "Couldn't find any class folder in",
+                "FileNotFoundError: Couldn't find any class folder in /data/train.",
+                "class folder found",
+                source="torchvision 0.8 to 0.30, ImageFolder",
+            ),
+        ),
+    ),
 )

@@ -33,6 +33,19 @@ def noexec(seen: Seen, verdict: Verdict) -> Verdict | None:
 def _named_compiler(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A compiler that the environment names and that does not work is another fault than none at all."""
     named = seen.find(r"No working C\+\+ compiler found in [\w.]+: \(None, '(?P<cxx>[^']*/[^']*)'\)")
+    if "cl is not found" in seen.log.lines[seen.index].text:
+        return with_message(
+            verdict,
+            "no C++ compiler was found: on Windows inductor builds with cl of Visual Studio's build tools",
+            Remediation(
+                "Install the build tools, and start Python from their command prompt (x64), which sets the paths",
+                (
+                    "winget install Microsoft.VisualStudio.2022.BuildTools",
+                    "where cl",
+                    "set TORCH_COMPILE_DISABLE=1",
+                ),
+            ),
+        )
     if named is None:
         return verdict
     return with_message(
@@ -109,6 +122,13 @@ register(
                 "torch._inductor.config.cpp.cxx: (None, 'g++')",
                 "compiler found",
                 source="torch 2.0 to 2.15, torch/_inductor/cpp_builder.py",
+            ),
+            Signature(
+                "Compiler: ",
+                "torch._inductor.exc.InductorError: RuntimeError: Compiler: cl is not found.",
+                "Compiler: cl found",
+                r"Compiler: \S+ is not found",
+                source="torch 2.5 to 2.15 on Windows: the build tools of Visual Studio",
             ),
             Signature(
                 "InvalidCxxCompiler",
@@ -724,5 +744,31 @@ register(
             ),
         ),
         explains=("CMP2",),
+    ),
+    Cause(
+        "CMP240",
+        "compile-cache-removed-meanwhile",
+        "Files of inductor's cache disappeared while the compiler was to read them.",
+        "A cleaner of /tmp, another job that empties the cache, or a user name with characters that a shell or path does not "
+        "take.",
+        "a file of inductor's cache was gone when the compiler opened it ({file}): something cleans the folder, or its path is "
+        "not usable",
+        Remediation(
+            "Give the run a cache folder of its own, with a plain path, that nothing cleans",
+            (
+                "export TORCHINDUCTOR_CACHE_DIR=$HOME/.cache/inductor TRITON_CACHE_DIR=$HOME/.cache/triton",
+                "ls -ld /tmp/torchinductor_*",
+            ),
+        ),
+        (
+            Signature(
+                "torchinductor",
+                "g++: error: /tmp/torchinductor_u/dy/cdy.cpp: No such file or directory",
+                "g++: error: /workspace/x.cpp: No such file or directory",
+                r"(?:g\+\+|clang\+\+|gcc)(?:-\d+)?: error: (?P<file>\S*torchinductor\S*): No such file",
+                source="gcc 9 to 15, torch 2.0 to 2.15",
+            ),
+        ),
+        explains=("CMP22",),
     ),
 )

@@ -216,12 +216,12 @@ register(
         ),
         (
             Signature(
-                "out of resource: shared memory",
+                ("out of resource: shared memory", "out of resource: tensor memory"),
                 "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 147456, Hardware "
                 "limit: 101376. Reducing "
                 "block sizes or `num_stages` may help.",
                 "out of resource",
-                r"out of resource: shared memory, Required: (?P<need>\d+), Hardware limit: (?P<have>\d+)",
+                r"out of resource: (?:shared|tensor) memory, Required: (?P<need>\d+), Hardware limit: (?P<have>\d+)",
                 source="triton 2.1 to 3.6",
             ),
         ),

@@ -25,6 +25,18 @@ def devices(seen: Seen, verdict: Verdict) -> Verdict | None:
                 ),
             ),
         )
+    if "metric calculation" in seen.log.lines[seen.index].text:
+        return with_message(
+            verdict,
+            "a metric of torchmetrics is on another device than its inputs: it is a module with state of its own",
+            Remediation(
+                "Make it a submodule, so that it follows the module, or move it",
+                (
+                    "self.accuracy = MulticlassAccuracy(num_classes=n)  # in __init__",
+                    "metric = MulticlassAccuracy(num_classes=n).to(device)",
+                ),
+            ),
+        )
     if "hidden tensor" in seen.groups.get("devices", "") or "Input and " in seen.groups.get("devices", ""):
         return with_message(
             verdict,
@@ -85,14 +97,6 @@ register(
                 source="torch 0.4 to 2.15",
             ),
             Signature(
-                "Unhandled FakeTensor Device Propagation",
-                "got RuntimeError('Unhandled FakeTensor Device Propagation for aten.add.Tensor, found two different devices "
-                "cuda:0, cpu')",
-                "FakeTensor Device",
-                r"Unhandled FakeTensor Device Propagation for [\w.]+, (?P<devices>found two different devices [\w:]+, [\w:]+)",
-                source="torch 2.0 to 2.15, torch.compile and export",
-            ),
-            Signature(
                 "is not on the expected device",
                 "RuntimeError: Tensor on device meta is not on the expected device cpu!",
                 "is on the expected device",
@@ -130,6 +134,20 @@ register(
                 source="triton 2.x and 3.x",
             ),
             Signature(
+                "indices should be either on",
+                "RuntimeError: indices should be either on cpu or on the same device as the indexed tensor (cuda:0)",
+                "indices on cpu",
+                source="torch 1.4 to 2.15",
+            ),
+            Signature(
+                "Unhandled FakeTensor Device Propagation",
+                "got RuntimeError('Unhandled FakeTensor Device Propagation for aten.add.Tensor, found two different devices "
+                "cuda:0, cpu')",
+                "FakeTensor Device",
+                r"Unhandled FakeTensor Device Propagation for [\w.]+, (?P<devices>found two different devices [\w:]+, [\w:]+)",
+                source="torch 2.0 to 2.15, torch.compile and export",
+            ),
+            Signature(
                 "tensors are not at the same device",
                 "RuntimeError: Input and hidden tensors are not at the same device, found input tensor at cuda:0 and "
                 "hidden tensor at cpu",
@@ -146,10 +164,21 @@ register(
                 source="torch 1.0 to 2.15, DataParallel",
             ),
             Signature(
-                "indices should be either on",
-                "RuntimeError: indices should be either on cpu or on the same device as the indexed tensor (cuda:0)",
-                "indices on cpu",
-                source="torch 1.4 to 2.15",
+                (
+                    "Encountered different devices in metric calculation",
+                    "Placeholder storage has not been allocated on MPS",
+                ),
+                "RuntimeError: Encountered different devices in metric calculation (see stacktrace for details).",
+                "different devices in metrics",
+                r"Encountered different devices in metric calculation|Placeholder storage has not been allocated on MPS device",
+                source="torchmetrics 0.5 to 1.8; torch 1.12 to 2.15 on MPS: an input or the model is still on the CPU",
+            ),
+            Signature(
+                ("but expected on ", "but expected it to be on "),
+                "RuntimeError: Tensor for argument weight is on cpu but expected on mps",
+                "but expected on time",
+                r"Tensor for argument (?:#\d+ )?'?\w+'? is on (?P<devices>[\w:]+,? but expected (?:it to be )?on [\w:]+)",
+                source="torch 1.12 to 2.15 on MPS",
             ),
         ),
         judge=devices,
@@ -196,6 +225,43 @@ register(
                 "pin memory",
                 r"cannot pin '",
                 source="torch 0.4 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "DEV205",
+        "lengths-not-on-the-cpu",
+        "pack_padded_sequence got its lengths on the GPU.",
+        "They are read on the host, and have to be there.",
+        "the lengths of packed sequences are on the GPU, and are wanted on the CPU as int64",
+        Remediation("Move them", ("pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)",)),
+        (
+            Signature(
+                "'lengths' argument should be a 1D CPU int64 tensor",
+                "RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor",
+                "'lengths' argument",
+                source="torch 1.5 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "DEV206",
+        "operator-missing-on-mps",
+        "Apple's GPU back end does not have an operator.",
+        "The fallback runs it on the CPU, and is off by default.",
+        "the MPS device has no {what}",
+        Remediation(
+            "Let such operators run on the CPU, which is set before torch is imported, or move this part there",
+            ("export PYTORCH_ENABLE_MPS_FALLBACK=1", "pip install --upgrade torch"),
+        ),
+        (
+            Signature(
+                "implemented for the MPS device",
+                "NotImplementedError: The operator 'aten::_upsample_bicubic2d_aa.out' is not currently implemented for the MPS "
+                "device.",
+                "implemented for the MPS device already",
+                r"The operator '(?P<what>[\w:.]+)' is not current(?:ly)? implemented for the MPS device",
+                source="torch 1.12 to 2.15",
             ),
         ),
     ),

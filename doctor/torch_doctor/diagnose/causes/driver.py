@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch_doctor.diagnose.cause import DEGRADED, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
@@ -12,6 +14,8 @@ _WHEELS = {11: "cu118", 12: "cu126"}
 def driver_too_old(seen: Seen, verdict: Verdict) -> Verdict | None:
     """'found version 11040' is what CUDA the driver supports: 1000 x major + 10 x minor."""
     found = seen.groups.get("version")
+    if "UserWarning" in seen.log.lines[seen.index].text:
+        verdict = replace(verdict, kind=DEGRADED)  # the run goes on, on the CPU
     if not found:
         return verdict
     number = int(found)
@@ -544,5 +548,56 @@ register(
             ),
         ),
         explains=("PKG2", "GPU2"),
+    ),
+    Cause(
+        "GPU238",
+        "cuda-driver-not-initialised",
+        "CUDA's driver did not initialise, and the run goes on without a GPU.",
+        "The GPU is in MIG mode and has no instance, the container lacks device nodes or the compute capability, or the driver "
+        "is a stub. nvidia-smi needs less and works all the same.",
+        "CUDA's driver did not initialise, so that torch has no GPU: a GPU in MIG mode without an instance, device nodes that "
+        "the container lacks, or a container without the compute capability",
+        Remediation(
+            "Make a MIG instance or switch MIG off, and start the container with GPUs and the compute capability",
+            (
+                "nvidia-smi -L; ls -l /dev/nvidia*",
+                "sudo nvidia-smi mig -cgi 0 -C  # or: sudo nvidia-smi -mig 0",
+                "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
+            ),
+        ),
+        (
+            Signature(
+                "you might not have a CUDA gpu",
+                "UserWarning: CUDA initialization: CUDA driver initialization failed, you might not have a CUDA gpu.",
+                "you might have a CUDA gpu",
+                source="torch 1.9 to 2.15, c10/cuda/CUDAFunctions.cpp",
+            ),
+        ),
+        kind=DEGRADED,
+        explains=("GPU212", "GPU257"),
+        decide="nvidia-smi -L; ls -l /dev/nvidia*",
+    ),
+    Cause(
+        "GPU239",
+        "stub-driver-loaded",
+        "The stub of libcuda was loaded in place of the driver.",
+        "The toolkit's folder stubs holds a libcuda for linking. On LD_LIBRARY_PATH it comes before the driver's.",
+        "the toolkit's stub of libcuda is loaded in place of the driver: its folder stubs is on LD_LIBRARY_PATH",
+        Remediation(
+            "Take the stubs out of LD_LIBRARY_PATH; they are for linking only (LIBRARY_PATH)",
+            (
+                "export LD_LIBRARY_PATH=$(echo $LD_LIBRARY_PATH | tr : '\\n' | grep -v stubs | paste -sd:)",
+                "ldconfig -p | grep libcuda",
+            ),
+        ),
+        (
+            Signature(
+                "driver is a stub library",
+                "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 34: CUDA driver is a stub library",
+                "a stub library",
+                source="CUDA 11 to 13",
+            ),
+        ),
+        explains=("GPU2",),
     ),
 )

@@ -77,7 +77,7 @@ def _hidden(seen: Seen, verdict: Verdict) -> Verdict | None:
         r"CUDA_VISIBLE_DEVICES\b['\"]?\s*[=:]\s*(?P<value>['\"]?(?:-1|NoDevFiles|void|none)?['\"]?)\s*(?:$|\s\w)"
     )
     if found is None:
-        return verdict
+        return _capabilities(seen, verdict)
     value = found["value"].strip("'\"") or "empty"
     return with_message(
         verdict,
@@ -85,6 +85,22 @@ def _hidden(seen: Seen, verdict: Verdict) -> Verdict | None:
         Remediation(
             "Unset it, or name the GPUs; where a scheduler set it, ask for a GPU",
             ("unset CUDA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES=0 python train.py", "sbatch --gres=gpu:1 ..."),
+        ),
+    )
+
+
+def _capabilities(seen: Seen, verdict: Verdict) -> Verdict:
+    """With the utility capability alone nvidia-smi works, and CUDA has no driver."""
+    found = seen.find(r"NVIDIA_DRIVER_CAPABILITIES['\"]?\s*[=:]\s*['\"]?(?P<value>[a-z,]+)")
+    if found is None or {"all", "compute"} & set(found["value"].split(",")):
+        return verdict
+    return with_message(
+        verdict,
+        f"the container has the driver's capabilities {found['value']} only, without compute: nvidia-smi works, and CUDA sees no "
+        "GPU",
+        Remediation(
+            "Ask for the compute capability",
+            ("docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",),
         ),
     )
 

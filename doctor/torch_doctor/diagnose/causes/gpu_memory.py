@@ -40,6 +40,8 @@ FRAGMENTED, OTHERS, LITTLE = 0.1, 0.25, 0.4
 HUGE = 0.4
 #: share of the GPU in private pools from which CUDA graphs are the reason
 POOLED = 0.2
+#: bytes that nvidia-smi lists for processes from which they are the reason
+LISTED = 2 << 30
 #: bytes of a CUDA context with cuBLAS and cuDNN, roughly
 CONTEXT = 600 << 20
 
@@ -92,6 +94,8 @@ def oom(seen: Seen, verdict: Verdict) -> Verdict | None:
         others -= this
     if seen.near(_LOADING, 12, 0):
         return _loading(verdict, figures, evidence)
+    if others and _ranks_on_one_gpu(seen):
+        return _one_gpu(verdict, evidence)
     if total and others >= OTHERS * total and (this is None or others > this):
         return _others(verdict, others, this, total, evidence)
     if this is None and figures.get("reserved"):
@@ -121,12 +125,38 @@ def _others(verdict: Verdict, others: float, this: float | None, total: float, e
     own = f", this one has {mib(this)}" if this is not None else ""
     return with_message(
         verdict,
-        f"another process holds {mib(others)} of the GPU's {mib(total)}{own}",
+        f"another process holds {mib(others)} of the GPU's {mib(total) if total else 'memory'}{own}",
         Remediation(
             "Use another GPU, or stop the other job; in a container without the host's PIDs, look on the host",
             (
                 "nvidia-smi --query-compute-apps=pid,used_memory,process_name --format=csv",
                 "CUDA_VISIBLE_DEVICES=1 python train.py",
+            ),
+        ),
+        **evidence,
+    )
+
+
+def _ranks_on_one_gpu(seen: Seen) -> bool:
+    """True where several ranks of this run ran out of memory on the same GPU."""
+    on: dict[str, set[int]] = {}
+    for line in seen.log.lines:
+        if line.rank is not None and (match := re.search(r"CUDA out of memory\.[^\n]*?\bGPU (\d+)", line.text)):
+            on.setdefault(match[1], set()).add(line.rank)
+    return any(len(ranks) > 1 for ranks in on.values())
+
+
+def _one_gpu(verdict: Verdict, evidence: dict[str, int]) -> Verdict:
+    return with_message(
+        verdict,
+        "several ranks of this run fill the same GPU, while the others stand idle: they were not given a device each",
+        Remediation(
+            "Set the device from LOCAL_RANK before anything is put on the GPU, and use it in place of 'cuda'; load checkpoints "
+            "with map_location",
+            (
+                "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
+                "device = torch.device('cuda', int(os.environ['LOCAL_RANK']))",
+                "torch.load(path, map_location='cpu')",
             ),
         ),
         **evidence,
@@ -326,7 +356,11 @@ def bare(seen: Seen, verdict: Verdict) -> Verdict | None:
             ),
         )
     if found := validation(seen):
-        return with_message(verdict, *found)
+        return with_message(verdict, found[0], found[1])
+    listed = re.findall(r"^\s*\d+, (\d+) MiB, \S|\bC(?:\+G)?\s+\S+\s+(\d+)MiB \|$", seen.log.text, re.MULTILINE)
+    held = sum(int(a or b) for a, b in listed) << 20
+    if held >= LISTED:
+        return _others(verdict, held, None, 0.0, {})
     return verdict
 
 

@@ -5,12 +5,23 @@ from __future__ import annotations
 import re
 
 from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.trends import rising
 from torch_doctor.model import Remediation, mib
 
 
 def killed(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """The count of OOM kills proves, or refutes, what the signal only suggests."""
+    """The count of OOM kills proves, or refutes, what the signal only suggests; RAM that grew in the log points to it."""
     kills = seen.oom_kills
+    growth = rising(
+        seen.log, seen.index, r"\b(?:rss|ram|host[_ ]mem\w*|cpu[_ ]mem\w*)\W{0,3}([\d.]+) ?([GM]i?B|G|M)?\b"
+    )
+    if growth and kills is None:
+        return with_message(
+            verdict,
+            f"{verdict.message}; the log shows host RAM growing from {growth[0]:g} to {growth[1]:g}, so that the OOM killer is "
+            "likely: Python lists in worker processes are copied page by page, or something is kept from epoch to epoch",
+            MORE_RAM,
+        )
     if kills:
         return with_message(
             verdict,
@@ -92,6 +103,22 @@ def _who_set_the_limit(seen: Seen, verdict: Verdict) -> Verdict | None:
             f"the host itself ran out of RAM, and the kernel's OOM killer ended a process{who}: no limit of a "
             "container or job was involved",
             _GLOBAL,
+        )
+    shared = re.search(r"anon-rss:(\d+)kB.*shmem-rss:(\d+)kB", text)
+    if shared and int(shared[2]) > int(shared[1]):
+        return with_message(
+            verdict,
+            f"{verdict.message.replace('?', who)}; most of it was shared memory ({mib(int(shared[2]) << 10)}): files in /dev/shm "
+            "count against the limit",
+            Remediation(
+                "Send smaller batches through the workers (fewer workers, a smaller prefetch_factor), remove what is left in "
+                "/dev/shm, and raise the memory limit",
+                (
+                    "du -sh /dev/shm; ls -lS /dev/shm | head",
+                    "DataLoader(..., num_workers=4, prefetch_factor=2)",
+                    "docker run --memory=64g ...",
+                ),
+            ),
         )
     return with_message(verdict, verdict.message.replace("?", who))
 

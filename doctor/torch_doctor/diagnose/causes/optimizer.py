@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from torch_doctor.diagnose.cause import DEGRADED, HINT, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.runs import completed
 from torch_doctor.diagnose.trends import rising, series
 from torch_doctor.diagnose.words import LINT
 from torch_doctor.model import Remediation
+
+#: logged steps with the same loss, or with a learning rate of zero, from which it is no chance; a loss that may be as small
+SAME, ZEROS, LEAST = 10, 3, 0.01
 
 
 def _no_zero_grad(seen: Seen, verdict: Verdict) -> Verdict | None:
@@ -17,6 +23,73 @@ def _no_zero_grad(seen: Seen, verdict: Verdict) -> Verdict | None:
     if growth is None or (losses and losses[-1] <= losses[0] and not seen.has(r"\bloss\b\W{0,3}nan")):
         return None
     return with_message(verdict, verdict.message.replace("?", f", from {growth[0]:g} to {growth[1]:g}"))
+
+
+#: what an optimizer says of its arguments -> (what is wrong, remedy)
+_ARGUMENTS: tuple[tuple[str, str, Remediation], ...] = (
+    (
+        r"Invalid (?:learning rate|lr|beta|weight_decay|momentum|epsilon)",
+        ": out of its range, by a sign, or a setting that was read as another number",
+        Remediation(
+            "Look at the configuration that it comes from", ("print(optimizer_kwargs)", "AdamW(params, lr=1e-3)")
+        ),
+    ),
+    (
+        r"one of the params is",
+        ": it got modules or names in place of parameters",
+        Remediation(
+            "Pass parameters",
+            ("AdamW(model.parameters(), lr=1e-3)", "AdamW([p for m in layers for p in m.parameters()])"),
+        ),
+    ),
+    (
+        r"should be an iterable",
+        ": it got one tensor",
+        Remediation("Put it into a list", ("Adam([x], lr=1e-2)",)),
+    ),
+    (
+        r"'method' object is not iterable",
+        ": it got the method in place of its result",
+        Remediation("Call it", ("AdamW(model.parameters(), lr=1e-3)",)),
+    ),
+)
+
+
+def _arguments(seen: Seen, verdict: Verdict) -> Verdict | None:
+    what = seen.groups["what"]
+    if "method" in what and not seen.near(r"torch/optim/|optim\.|parameters", 8, 8):
+        return None
+    for pattern, meaning, remedy in _ARGUMENTS:
+        if re.search(pattern, what):
+            return with_message(verdict, f"the optimizer refused its arguments ({what}){meaning}", remedy)
+    return verdict
+
+
+def _frozen(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """The loss of every logged step is the same to the last digit, or the learning rate stays at zero."""
+    if completed(seen.log) is not None and "lr" in seen.groups:
+        return None  # a schedule that ends at zero
+    if "lr" in seen.groups:
+        rates = series(seen.log, len(seen.log.lines), r"\blr\b['\"]?\W{0,3}(\d[\d.]*(?:e[+-]?\d+)?)")
+        if len(rates) < 5 or max(rates) <= 0 or any(rates[-ZEROS:]):
+            return None
+        return with_message(
+            verdict,
+            "the learning rate fell to 0 and stays there while training goes on: the scheduler is stepped more often than it was "
+            "made for (each batch in place of each epoch, or accumulation), or its length is too short",
+            Remediation(
+                "Step the scheduler in the rhythm that its length counts in",
+                (
+                    "CosineAnnealingLR(optimizer, T_max=epochs * len(loader))  # stepped each batch",
+                    "print(optimizer.param_groups[0]['lr'])",
+                    LINT,
+                ),
+            ),
+        )
+    losses = series(seen.log, len(seen.log.lines), r"\bloss\b['\"]?\W{0,3}(\d+\.\d{3,})")
+    if len(losses) < SAME or len(set(losses)) > 1 or losses[0] < LEAST:
+        return None
+    return with_message(verdict, f"{verdict.message} ({losses[0]:g} in each of {len(losses)} logged steps)")
 
 
 def _monitored(seen: Seen, verdict: Verdict) -> Verdict | None:
@@ -346,5 +419,74 @@ register(
                 source="torch 0.4 to 2.15",
             ),
         ),
+    ),
+    Cause(
+        "OPT240",
+        "parameters-never-change",
+        "The loss is the same in every step: nothing is trained.",
+        "The optimizer holds other tensors than the model uses (it was made before .to(), deepcopy or a wrapper), step() is "
+        "not called, the learning rate is 0, all is frozen, or the scaler skips every step.",
+        "the loss is the same to the last digit in every step: the parameters are not updated",
+        Remediation(
+            "See whether gradients arrive and parameters change; make the optimizer from the model that is trained, and look at "
+            "its learning rate",
+            (
+                "print([(n, p.grad is None) for n, p in model.named_parameters()][:5], optimizer.param_groups[0]['lr'])",
+                "optimizer = AdamW(model.parameters())  # after model.to(device) and wrapping",
+                LINT,
+            ),
+        ),
+        (
+            Signature(
+                ("loss ", "loss:", "loss=", "loss'"),
+                "\n".join(f"step {i} loss 10.8259" for i in range(1, 13)),
+                "step 1 loss 10",
+                r"\bloss'?(?: |: ?|=)\d+\.\d{3,}",
+                source="common training loops",
+            ),
+            Signature(
+                ("lr ", "lr:", "lr=", "lr'"),
+                "step 1 loss 2.3 lr 1e-3\nstep 2 loss 2.2 lr 1e-8\nstep 3 loss 2.2 lr 0.0e+00\nstep 4 loss 2.2 lr 0.0e+00\nstep 5 loss 2.2 "
+                "lr 0.0e+00",
+                "step 1 loss 2.3 lr 1e-3",
+                r"\blr'?(?: |: ?|=)(?P<lr>0(?:\.0+)?(?:e[+-]?\d+)?)\b",
+                source="common training loops",
+            ),
+        ),
+        kind=DEGRADED,
+        judge=_frozen,
+    ),
+    Cause(
+        "OPT241",
+        "optimizer-arguments-wrong",
+        "An optimizer was made with arguments that it does not take.",
+        "It wants parameters, as a list, a generator or groups, and numbers in their range.",
+        "the optimizer refused its arguments ({what})",
+        Remediation("Pass the module's parameters", ("AdamW(model.parameters(), lr=1e-3)",)),
+        (
+            Signature(
+                (
+                    "optimizer can only optimize Tensors",
+                    "params argument given to the optimizer should be",
+                    "Invalid ",
+                ),
+                "TypeError: optimizer can only optimize Tensors, but one of the params is Linear",
+                "Invalid learning",
+                r"(?P<what>optimizer can only optimize Tensors, but one of the params is [\w.]+|params argument given to the "
+                r"optimizer should be an iterable of Tensors or dicts, but got [\w.]+"
+                r"|ValueError: Invalid (?:learning rate|lr|beta parameter[^\n:]*|weight_decay value|momentum value|epsilon value): "
+                r"[^\n]{1,30})",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "'method' object is not iterable",
+                "  File \"torch/optim/optimizer.py\", line 271, in __init__\n    param_groups = list(params)\nTypeError: 'method' "
+                "object is not iterable",
+                "TypeError: 'method' object is not subscriptable",
+                r"TypeError: (?P<what>'method' object is not iterable)",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+        judge=_arguments,
     ),
 )

@@ -103,4 +103,38 @@ register(
         ),
         explains=("LOS201", "GPU22", "GPU23"),
     ),
+    Cause(
+        "LOS251",
+        "matching-of-nan",
+        "Boxes or costs that are matched are nan, infinite or turned inside out.",
+        "Detection models match predictions and targets in each step. The model diverged, or boxes are given as x, y, w, h "
+        "where corners are wanted.",
+        "the boxes or costs of the matching are nan, infinite or turned inside out: the model diverged, or the boxes have "
+        "another format or an empty area",
+        Remediation(
+            "Check the predictions for nan and the targets' format, lower the learning rate, clip gradients, and train the "
+            "matching in float32",
+            (
+                "assert torch.isfinite(out['pred_boxes']).all()",
+                "boxes = box_convert(boxes, in_fmt='xywh', out_fmt='xyxy')",
+                "torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)",
+            ),
+        ),
+        (
+            Signature(
+                ("matrix contains invalid numeric entries", "cost matrix is infeasible"),
+                "ValueError: matrix contains invalid numeric entries",
+                "matrix contains zeros",
+                source="SciPy 1.4 to 1.17, linear_sum_assignment",
+            ),
+            Signature(
+                ".all()",
+                "    assert (boxes1[:, 2:] >= boxes1[:, :2]).all()\nAssertionError",
+                "assert mask.all()",
+                r"assert \(boxes1?\[:, 2:\] >= boxes1?\[:, :2\]\)\.all\(\)",
+                source="DETR, torchvision",
+            ),
+        ),
+        explains=("LOS201",),
+    ),
 )
