@@ -507,14 +507,7 @@ register(
                 "pthread_create",
                 source="OpenBLAS",
             ),
-            Signature(
-                "what():  Resource temporarily unavailable",
-                "terminate called after throwing an instance of 'std::system_error'\n  what():  Resource temporarily unavailable",
-                "what():  Connection refused",
-                source="libstdc++, std::thread",
-            ),
         ),
-        explains=("SES211",),
     ),
     Cause(
         "DST213",
