@@ -11,20 +11,6 @@ from torch_doctor.model import Remediation
 
 def devices(seen: Seen, verdict: Verdict) -> Verdict | None:
     """Two GPUs are another story than a GPU and the CPU: an attribute that does not follow .to()."""
-    if seen.near(r'File "[^"]*torch/optim/', 12, 4) and seen.near(r"optimizer\.step|\.step\(|torch/optim/", 12, 6):
-        return with_message(
-            verdict,
-            "the optimizer's state and its parameters are on different devices: a state that was loaded on the CPU "
-            "while the model is on the GPU, or a model that was moved after the optimizer was made",
-            Remediation(
-                "Move the model first, make the optimizer from it, then load its state; a state in the wrong place is "
-                "moved by hand",
-                (
-                    "model.to(device); optimizer = AdamW(model.parameters()); optimizer.load_state_dict(state)",
-                    "for s in optimizer.state.values():\n    for k, v in s.items():\n        if torch.is_tensor(v): s[k] = v.to(device)",
-                ),
-            ),
-        )
     if "metric calculation" in seen.log.lines[seen.index].text:
         return with_message(
             verdict,

@@ -317,26 +317,6 @@ register(
         judge=_monitored,
     ),
     Cause(
-        "OPT235",
-        "scheduler-resumed-without-state",
-        "A scheduler was made with last_epoch for an optimizer that does not hold the initial rates.",
-        "last_epoch other than -1 means resuming: the optimizer must have been loaded before, with its 'initial_lr'.",
-        "a scheduler was made with last_epoch other than -1 while the optimizer's groups hold no initial_lr: its saved "
-        "state was not loaded before",
-        Remediation(
-            "Load the optimizer's state first, or make the scheduler with last_epoch=-1 and load its own state",
-            ("optimizer.load_state_dict(state['optimizer'])", "scheduler.load_state_dict(state['scheduler'])"),
-        ),
-        (
-            Signature(
-                "param 'initial_lr' is not specified",
-                "KeyError: \"param 'initial_lr' is not specified in param_groups[0] when resuming an optimizer\"",
-                "initial_lr=0.1",
-                source="torch 0.4 to 2.15",
-            ),
-        ),
-    ),
-    Cause(
         "OPT236",
         "optimizer-of-non-leaf",
         "An optimizer was given a tensor that is the result of an operation.",

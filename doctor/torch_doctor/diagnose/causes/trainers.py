@@ -151,14 +151,6 @@ register(
                 r"function)[^\n]*csrc/ops\.cu",
                 source="bitsandbytes 0.35 to 0.48",
             ),
-            Signature(
-                ("was compiled without GPU support", "Configured CUDA binary not found at"),
-                "RuntimeError: The installed version of bitsandbytes was compiled without GPU support.",
-                "compiled with GPU support",
-                r"bitsandbytes was compiled without GPU support\. (?!8-bit optimizers, 8-bit multiplication[^\n]*$)"
-                r"|Configured CUDA binary not found at|RuntimeError:[^\n]*bitsandbytes was compiled without GPU support",
-                source="bitsandbytes 0.41 to 0.48",
-            ),
         ),
         explains=("GPU206", "GPU223"),
     ),
