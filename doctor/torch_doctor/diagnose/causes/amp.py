@@ -43,6 +43,14 @@ _DTYPES: tuple[tuple[str, str, Remediation], ...] = (
     ),
     (r"not implemented for '(?:Long|Int|Byte|Bool)'", "integers were passed where floats are wanted", _TARGETS),
     (
+        r"parameters have dtype that is not",
+        "a part of the model is in another type than DeepSpeed's configuration",
+        Remediation(
+            "Cast the whole model to that type before initialize, or leave the mode off",
+            ("model = model.half()", "model = model.bfloat16()", '"bf16": {"enabled": true}  // DeepSpeed'),
+        ),
+    ),
+    (
         r"require gradients",
         "integers cannot be trained",
         Remediation(
@@ -268,6 +276,13 @@ register(
                 r"(?P<what>expected Tensor as element \d+ in argument \d+, but got [\w.]+)",
                 source="torch 1.0 to 2.15: torch.as_tensor first",
             ),
+            Signature(
+                "parameters have dtype that is not",
+                "ValueError: fp16 is enabled but the following parameters have dtype that is not fp16: module.embed.weight",
+                "parameters have dtype",
+                r"(?P<what>\w+ is enabled but the following parameters have dtype that is not \w+[^\n]{0,80})",
+                source="DeepSpeed 0.5 to 0.18",
+            ),
         ),
         judge=_dtypes,
     ),
@@ -436,5 +451,30 @@ register(
                 source="torch 1.12 to 2.15",
             ),
         ),
+    ),
+    Cause(
+        "AMP208",
+        "precision-name-unknown",
+        "A trainer does not know the name of the precision.",
+        "Lightning 2 renamed 16 to 16-mixed, Transformers and Accelerate say fp16 and bf16.",
+        "the trainer does not know the precision {what}",
+        Remediation(
+            "Use its own names",
+            (
+                "Trainer(precision='16-mixed')  # or 'bf16-mixed', '32-true': Lightning 2",
+                "Accelerator(mixed_precision='bf16')  # or 'fp16', 'no'",
+                "TrainingArguments(bf16=True)",
+            ),
+        ),
+        (
+            Signature(
+                ("is invalid. Allowed precision values", "Unknown mixed_precision mode"),
+                "ValueError: Precision 'fp16' is invalid. Allowed precision values: ('16-true', '16-mixed')",
+                "precision is invalid",
+                r"Precision (?P<what>\S+) is invalid\. Allowed precision values|Unknown mixed_precision mode: (?P<mode>\S+?)\.",
+                source="Lightning 1.5 to 2.6, Accelerate 0.10 to 1.13",
+            ),
+        ),
+        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("?", seen.groups.get("mode", ""))),
     ),
 )

@@ -31,6 +31,16 @@ def _outputs(seen: Seen, verdict: Verdict) -> Verdict | None:
                 ),
             ),
         )
+    if kind in ("float", "int") or kind.startswith("numpy"):
+        return with_message(
+            verdict,
+            f"a number or array ({kind}) was used as a tensor (its {seen.groups['name']} was asked for): item(), float() or "
+            "numpy() took it out of the graph before",
+            Remediation(
+                "Keep the tensor for backward and take the number for the log only; compute the loss with torch",
+                ("loss.backward(); running += loss.item()", "x = torch.as_tensor(a)"),
+            ),
+        )
     if kind in ("list", "dict", "tuple") and seen.groups["name"] in ("to", "cuda", "cpu", "float", "long"):
         return with_message(
             verdict,
@@ -55,6 +65,19 @@ def _to_number(seen: Seen, verdict: Verdict) -> Verdict | None:
         verdict,
         "torch.tensor() got a list of tensors of several elements, which it cannot make one tensor of",
         Remediation("Stack or concatenate them", ("x = torch.stack(tensors)", "x = torch.cat(tensors)")),
+    )
+
+
+def _legacy(seen: Seen, verdict: Verdict) -> Verdict | None:
+    if "Legacy" not in seen.groups.get("what", ""):
+        return verdict
+    return with_message(
+        verdict,
+        "a custom autograd function is written in the old form, without static methods",
+        Remediation(
+            "Make forward and backward static with ctx as first argument, and call it through apply",
+            ("@staticmethod\ndef forward(ctx, x): ...", "y = MyFunction.apply(x)"),
+        ),
     )
 
 
@@ -139,10 +162,10 @@ register(
                 "object has no attribute '",
                 "AttributeError: 'tuple' object has no attribute 'size'",
                 "AttributeError: 'tuple' object has no attribute 'name'",
-                r"AttributeError: '(?P<kind>tuple|list|dict|NoneType|str|float|int|(?:\w*)(?:Output\w*|BatchEncoding"
+                r"AttributeError: '(?P<kind>tuple|list|dict|NoneType|str|float|int|numpy\.float(?:32|64)|numpy\.ndarray|(?:\w*)(?:Output\w*|BatchEncoding"
                 r"|PackedSequence))' object has no attribute '(?P<name>size|shape|dim|view|reshape|backward|item|detach"
                 r"|to|cuda|cpu|float|long|argmax|mean|sum|log_softmax|softmax|squeeze|unsqueeze|permute|requires_grad"
-                r"|contiguous|numpy|norm|data|ndim|device|dtype)'",
+                r"|contiguous|numpy|norm|data|ndim|device|dtype|zero_|masked_fill)'",
                 source="python 3.8 to 3.14",
             ),
             Signature(
@@ -259,7 +282,16 @@ register(
                 r"(?P<what>\w+ returned an incorrect number of gradients[^\n]*)",
                 source="torch 0.4 to 2.15",
             ),
+            Signature(
+                "Legacy autograd function with non-static forward",
+                "RuntimeError: Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
+                "function with static forward method.",
+                "legacy function",
+                r"(?P<what>Legacy autograd function with non-static forward method)",
+                source="torch 1.3 to 2.15: forward and backward want @staticmethod and ctx, called with .apply",
+            ),
         ),
+        judge=_legacy,
     ),
     Cause(
         "LOS247",
@@ -400,6 +432,22 @@ register(
                 "FileNotFoundError: Couldn't find any class folder in /data/train.",
                 "class folder found",
                 source="torchvision 0.8 to 0.30, ImageFolder",
+            ),
+        ),
+    ),
+    Cause(
+        "GRD237",
+        "requires-grad-of-result",
+        "requires_grad was switched off on the result of an operation.",
+        "Only leaf tensors have that flag of their own; a result has its graph's.",
+        "requires_grad was changed on a tensor that is the result of an operation",
+        Remediation("Detach it in place of that", ("x = x.detach()", "with torch.no_grad(): ...")),
+        (
+            Signature(
+                "you can only change requires_grad flags of leaf variables",
+                "RuntimeError: you can only change requires_grad flags of leaf variables.",
+                "requires_grad flags",
+                source="torch 0.4 to 2.15",
             ),
         ),
     ),

@@ -59,6 +59,24 @@ def _named_compiler(seen: Seen, verdict: Verdict) -> Verdict | None:
     )
 
 
+def _header(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """CUDA's own headers come from the toolkit, or with triton."""
+    if not seen.groups.get("header", "").startswith("cuda"):
+        return verdict
+    return with_message(
+        verdict,
+        f"{seen.groups['header']} is missing: the build needs CUDA's headers, which come with the toolkit or with triton's wheel",
+        Remediation(
+            "Reinstall triton, whose wheel has its headers, or install the toolkit's and name their folder",
+            (
+                "pip install --force-reinstall triton",
+                "apt-get install -y cuda-cudart-dev-12-8",
+                "export CPATH=/usr/local/cuda/include",
+            ),
+        ),
+    )
+
+
 def _arch(seen: Seen, verdict: Verdict) -> Verdict | None:
     """nvcc belongs to the CUDA toolkit, ptxas to triton."""
     arch = seen.groups.get("arch", "")
@@ -82,6 +100,14 @@ def _arch(seen: Seen, verdict: Verdict) -> Verdict | None:
 def _triton(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A triton that is there and lacks a name is one of another torch."""
     text = seen.log.lines[seen.index].text
+    if "'triton.ops" in text:
+        return with_message(
+            verdict,
+            "triton.ops does not exist any more: an old bitsandbytes (or another package) is installed beside a newer triton",
+            Remediation(
+                "Upgrade what imports it", ("pip install --upgrade bitsandbytes", "pip show triton bitsandbytes")
+            ),
+        )
     if "cannot import name" not in text and "has no attribute" not in text:
         return verdict
     return with_message(
@@ -206,6 +232,7 @@ register(
                 source="gcc, clang",
             ),
         ),
+        judge=_header,
         explains=("CMP22",),
     ),
     Cause(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from torch_doctor.diagnose.cause import DEGRADED, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import DEGRADED, HINT, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
 
@@ -18,6 +19,18 @@ def _recompile(seen: Seen, verdict: Verdict) -> Verdict | None:
         f"torch.compile hit its recompilation limit{limit}{function}{reason}: sizes keep changing, each makes a "
         "new graph, and the frame runs "
         "eagerly and slowly from then on",
+    )
+
+
+def _fallback(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Under suppress_errors dynamo warns, and goes on in eager mode: what ended the run is something else."""
+    if not seen.near(r"WON'T CONVERT", 40, 0):
+        return verdict
+    return replace(
+        with_message(
+            verdict, f"torch.compile left a function uncompiled, and went on without it: {seen.groups['what']}"
+        ),
+        kind=HINT,
     )
 
 
@@ -256,6 +269,7 @@ register(
                 source="torch 2.0 to 2.15",
             ),
         ),
+        judge=_fallback,
         kind=VAGUE,
     ),
     Cause(
@@ -306,6 +320,7 @@ register(
                 source="torch 2.0 to 2.15",
             ),
         ),
+        judge=_fallback,
         kind=VAGUE,
     ),
     Cause(
@@ -427,5 +442,46 @@ register(
             ),
         ),
         kind=VAGUE,
+    ),
+    Cause(
+        "CMP241",
+        "compiled-function-traced-again",
+        "A function that torch.compile had optimised was traced by another tracer.",
+        "torch.fx, torch.jit and quantisation trace the plain module.",
+        "a compiled function was given to another tracer (torch.fx, torch.jit, export or quantisation), which wants the plain "
+        "module",
+        Remediation(
+            "Trace the module that was compiled, not its compiled form, and compile last",
+            ("plain = getattr(model, '_orig_mod', model)", "model = torch.compile(model)  # after all other tracing"),
+        ),
+        (
+            Signature(
+                "using FX to symbolically trace a dynamo-optimized function",
+                "RuntimeError: Detected that you are using FX to symbolically trace a dynamo-optimized function. This is not "
+                "supported at the moment.",
+                "FX traced a function",
+                source="torch 2.0 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "CMP242",
+        "not-expressible-in-torchscript",
+        "torch.jit.script does not know a construct of the code.",
+        "TorchScript is a subset of Python, with types of its own, and is no longer developed.",
+        "torch.jit.script cannot express this: {what}",
+        Remediation(
+            "Trace with an example, leave the function out, or use torch.compile or torch.export in its place",
+            ("torch.jit.trace(model, example)", "@torch.jit.ignore", "torch.export.export(model, (example,))"),
+        ),
+        (
+            Signature(
+                ("NotSupportedError: ", "UnsupportedNodeError: "),
+                "torch.jit.frontend.NotSupportedError: Compiled functions can't take variable number of arguments",
+                "NotSupportedError: x",
+                r"torch\.jit\.frontend\.(?:NotSupportedError|UnsupportedNodeError): (?P<what>[^\n]*)",
+                source="torch 1.0 to 2.15",
+            ),
+        ),
     ),
 )

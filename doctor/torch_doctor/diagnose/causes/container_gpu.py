@@ -47,6 +47,17 @@ _HOOK: tuple[tuple[str, str, Remediation], ...] = (
 )
 
 
+def _stale(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A specification names files with the driver's version in them, and is stale after an upgrade."""
+    if not seen.groups.get("old"):
+        return verdict
+    return with_message(
+        verdict,
+        f"the host's CDI specification names files of driver {seen.groups['old']}, which are gone: the driver was upgraded after "
+        "the specification was made",
+    )
+
+
 def _hook(seen: Seen, verdict: Verdict) -> Verdict | None:
     text = seen.groups["what"]
     for words, meaning, remedy in _HOOK:
@@ -107,7 +118,16 @@ register(
                 r"CDI (?:device )?injection failed|CDI registry has errors|failed to (?:inject|resolve) CDI devices",
                 source="Docker 25 to 29, containerd 1.7 and 2",
             ),
+            Signature(
+                "stat ",
+                "Error: crun: cannot stat `/usr/lib64/libEGL_nvidia.so.550.54.14`: No such file or directory: OCI runtime attempted "
+                "to invoke a command that was not found",
+                "cannot stat '/data/x.so'",
+                r"(?:cannot stat|: stat|lstat) [`'\"]?/\S*(?:nvidia|libcuda)\S*\.so\.(?P<old>\d+\.[\d.]*\d)[`'\"]?: ?[Nn]o such file",
+                source="crun 1.x, runc 1.x with a CDI specification that names the files of another driver",
+            ),
         ),
+        judge=_stale,
         explains=("GPU208", "GPU212", "GPU258", "SES254"),
     ),
     Cause(

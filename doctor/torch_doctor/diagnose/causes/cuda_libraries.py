@@ -237,6 +237,13 @@ register(
                 r"CUBLAS_STATUS_NOT_SUPPORTED when calling [^\n]*CUDA_R_16BF(?P<bf>)",
                 source="torch 1.10 to 2.15, GPUs before Ampere",
             ),
+            Signature(
+                "does not support bfloat16",
+                "RuntimeError: Current CUDA Device does not support bfloat16. Please switch dtype to float16.",
+                "supports bfloat16",
+                r"Current (?:CUDA|HIP|XPU) Device does not support (?P<dtype>bfloat16)",
+                source="torch 1.10 to 2.15, autocast",
+            ),
         ),
         judge=_data_type,
         explains=("GPU231", "CMP2"),

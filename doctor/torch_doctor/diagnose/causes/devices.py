@@ -166,6 +166,13 @@ register(
                 r"Tensor for argument (?:#\d+ )?'?\w+'? is on (?P<devices>[\w:]+,? but expected (?:it to be )?on [\w:]+)",
                 source="torch 1.12 to 2.15 on MPS",
             ),
+            Signature(
+                "all tensors must be on devices[",
+                "RuntimeError: all tensors must be on devices[0]",
+                "tensors on devices",
+                r"all tensors must be on devices\[\d+\]",
+                source="torch 0.3 to 1.9, DataParallel",
+            ),
         ),
         judge=devices,
         explains=("CMP2",),
@@ -248,6 +255,33 @@ register(
                 "implemented for the MPS device already",
                 r"The operator '(?P<what>[\w:.]+)' is not current(?:ly)? implemented for the MPS device",
                 source="torch 1.12 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "DEV207",
+        "generator-on-another-device",
+        "A random generator is on another device than what it draws for.",
+        "torch.set_default_device('cuda') or set_default_tensor_type makes a DataLoader's sampler draw on the GPU with a "
+        "generator of the CPU, or the other way round.",
+        "a random generator is on {have} where one on {want} is wanted: a default device was set, and a sampler or random_split "
+        "draws with another",
+        Remediation(
+            "Give the loader a generator on the default device, or leave the default device alone and name devices where they "
+            "are needed",
+            (
+                "DataLoader(ds, shuffle=True, generator=torch.Generator(device='cuda'))",
+                "random_split(ds, lengths, generator=torch.Generator(device='cuda'))",
+                "torch.set_default_device('cpu')",
+            ),
+        ),
+        (
+            Signature(
+                "device type for generator but found",
+                "RuntimeError: Expected a 'cuda' device type for generator but found 'cpu'",
+                "device type for the generator",
+                r"Expected a '(?P<want>\w+)(?::\d+)?' device type for generator but found '(?P<have>\w+)",
+                source="torch 1.6 to 2.15",
             ),
         ),
     ),

@@ -36,6 +36,24 @@ def driver_too_old(seen: Seen, verdict: Verdict) -> Verdict | None:
     )
 
 
+def _daemon(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Kubernetes asks containerd, not Docker."""
+    if "no runtime for" not in seen.log.lines[seen.index].text:
+        return verdict
+    return with_message(
+        verdict,
+        "containerd on this node has no NVIDIA runtime, which the pod's runtime class asks for",
+        Remediation(
+            "Configure containerd on the node and restart it, or install the GPU operator",
+            (
+                "sudo nvidia-ctk runtime configure --runtime=containerd",
+                "sudo systemctl restart containerd",
+                "kubectl get runtimeclass nvidia",
+            ),
+        ),
+    )
+
+
 def _module(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A module that loads and cannot start the card is another case than one that does not load."""
     if "RmInitAdapter" not in seen.groups["what"]:
@@ -295,6 +313,12 @@ register(
                 "Error 99: x",
                 source="CUDA 10 to 13",
             ),
+            Signature(
+                "cuda runtime error (30)",
+                "RuntimeError: cuda runtime error (30) : unknown error at /pytorch/aten/src/THC/THCGeneral.cpp:51",
+                "cuda runtime error (35)",
+                source="torch 0.3 to 1.4",
+            ),
         ),
         kind=DEGRADED,
         explains=("GPU2",),
@@ -339,7 +363,15 @@ register(
                 "runtime specified",
                 source="Docker 17 to 24",
             ),
+            Signature(
+                "is configured",
+                'Failed to create pod sandbox: failed to get sandbox runtime: no runtime for "nvidia" is configured',
+                'the runtime "nvidia" is configured',
+                r"no runtime for \"nvidia[\w-]*\" is configured",
+                source="containerd 1.4 to 2.1",
+            ),
         ),
+        judge=_daemon,
     ),
     Cause(
         "GPU211",
@@ -494,6 +526,14 @@ register(
                 "node configuration",
                 r"(?P<what>Requested node configuration is not available)",
                 source="Slurm",
+            ),
+            Signature(
+                "devices unavailable for nvidia.com/",
+                "Pod was rejected: Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. Requested: 1, "
+                "Available: 0, which is unexpected",
+                "devices for nvidia.com/gpu",
+                r"(?P<what>requested number of devices unavailable for nvidia\.com/[\w.-]+\. Requested: \d+, Available: \d+)",
+                source="Kubernetes 1.10 to 1.34, kubelet: the device plugin was restarted or sees the GPU as unhealthy",
             ),
         ),
     ),

@@ -76,6 +76,15 @@ def _hidden(seen: Seen, verdict: Verdict) -> Verdict | None:
     found = seen.find(
         r"CUDA_VISIBLE_DEVICES\b['\"]?\s*[=:]\s*(?P<value>['\"]?(?:-1|NoDevFiles|void|none)?['\"]?)\s*(?:$|\s\w)"
     )
+    if found is None and seen.has(r"\b(?:apptainer|singularity)\b|\.sif\b"):
+        return with_message(
+            verdict,
+            "CUDA sees no GPU: Apptainer (Singularity) mounts the driver only with --nv",
+            Remediation(
+                "Start the container with --nv, on a node with a GPU",
+                ("apptainer exec --nv IMAGE.sif python train.py", "nvidia-smi -L"),
+            ),
+        )
     if found is None:
         return _capabilities(seen, verdict)
     value = found["value"].strip("'\"") or "empty"
@@ -258,6 +267,13 @@ register(
                 "torch.cuda.is_available() is True",
                 r"torch\.cuda\.is_available\(\) (?:is|returned) False(?!\. If you are running on a CPU-only machine)",
                 source="torch 1.0 to 2.15",
+            ),
+            Signature(
+                ("NVMLError_LibraryNotFound", "NVML Shared Library Not Found"),
+                "pynvml.NVMLError_LibraryNotFound: NVML Shared Library Not Found",
+                "NVML library found",
+                r"NVMLError_LibraryNotFound|NVML Shared Library Not Found",
+                source="nvidia-ml-py 7 to 13: libnvidia-ml comes from the driver's mount",
             ),
         ),
         judge=_hidden,

@@ -56,11 +56,14 @@ def read_oom(text: str) -> dict[str, float]:
     """The figures of a CUDA OOM text, torch 1.0 to 2.15, in bytes; what is not there is left out."""
     first = text.split("Tried to allocate")[-1] if "Tried to allocate" in text else text
     found: dict[str, float | None] = {
-        "tried": size(r"[Tt]ried to allocate", text),
-        "total": size(r"total capac\w+ of|max allowed:", text) or _before(r"total capacity", text),
-        "free": size(r"of which", text) or _before(r"free", first) or size(r"\bfree memory\b", text),
+        "tried": size(r"[Tt]ried to allocate|Requested\s*:", text),
+        "total": size(r"total capac\w+ of|max allowed:|Device limit\s*:", text) or _before(r"total capacity", text),
+        "free": size(r"of which|Free \(according to CUDA\)\s*:", text)
+        or _before(r"free", first)
+        or size(r"\bfree memory\b", text),
         "this": size(r"this process has", text),
-        "allocated": size(r"Of the allocated memory|MPS allocated:", text) or _before(r"already allocated", text),
+        "allocated": size(r"Of the allocated memory|MPS allocated:|Currently allocated\s*:", text)
+        or _before(r"already allocated", text),
         "pools": size(r"by PyTorch, with", text),
         "reserved_unused": None,
         "reserved": _before(r"reserved in total", text) or _before(r"cached", text),
@@ -83,10 +86,12 @@ def oom(seen: Seen, verdict: Verdict) -> Verdict | None:
         return with_message(
             verdict, "the GPU's memory does not hold a batch of one sample: every batch size down to 1 failed"
         )
-    text = " ".join(line.text for line in seen.log.lines[seen.index : seen.end + 4])
+    text = " ".join(line.text for line in seen.log.lines[seen.index : seen.end + 6])
     text = text[: text.find("Traceback")] if "Traceback" in text else text
     figures = read_oom(text)
     evidence = {f"{k}_bytes": round(v) for k, v in figures.items()}
+    if allowed := re.search(r"free\. ([\d.]+ [KMGT]iB) allowed;", text):
+        return _fraction(verdict, allowed[1], evidence)
     total, this = figures.get("total"), figures.get("this")
     others = figures.get("others", 0.0)
     if total and this is None and others:
@@ -132,6 +137,19 @@ def _others(verdict: Verdict, others: float, this: float | None, total: float, e
                 "nvidia-smi --query-compute-apps=pid,used_memory,process_name --format=csv",
                 "CUDA_VISIBLE_DEVICES=1 python train.py",
             ),
+        ),
+        **evidence,
+    )
+
+
+def _fraction(verdict: Verdict, allowed: str, evidence: dict[str, int]) -> Verdict:
+    return with_message(
+        verdict,
+        f"this process may use {allowed} of the GPU only (set_per_process_memory_fraction), and reached that; the GPU itself has "
+        "memory left",
+        Remediation(
+            "Raise the fraction or leave it out",
+            ("torch.cuda.set_per_process_memory_fraction(1.0)", "unset PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF"),
         ),
         **evidence,
     )

@@ -301,6 +301,13 @@ register(
                 "CUDAGraphs overwritten",
                 source="torch 2.1 to 2.15",
             ),
+            Signature(
+                "previous error during capture",
+                "RuntimeError: CUDA error: operation failed due to a previous error during capture",
+                "error during capture of the screen",
+                r"operation failed due to a previous error during capture",
+                source="CUDA 11 to 13",
+            ),
         ),
         judge=_captured,
     ),

@@ -313,6 +313,14 @@ register(
                 r"(?:[^\n]*metrics are: (?P<known>\[[^\]]*\]))?",
                 source="Transformers 4.40 to 5",
             ),
+            Signature(
+                "KeyError: 'eval_",
+                "KeyError: 'eval_loss'",
+                "KeyError: 'evaluation'",
+                r"^KeyError: '(?P<what>eval_\w+)'",
+                source="Transformers 4.0 to 4.39: metric_for_best_model without that metric, most often since no labels reach the "
+                "evaluation",
+            ),
         ),
         judge=_monitored,
     ),

@@ -52,6 +52,43 @@ _SHAPES: tuple[tuple[str, str, Remediation], ...] = (
         ),
     ),
     (
+        r"same number of elements",
+        ": predictions and targets differ in size",
+        Remediation("Give both the same shape", ("print(out.shape, y.shape)", "y = y.view_as(out).float()")),
+    ),
+    (
+        r"input must have|hx (?:and cx )?should",
+        ": the batch dimension is missing in the input, or in the hidden state",
+        Remediation(
+            "Give input and hidden state a batch dimension each, or neither",
+            ("x = x.unsqueeze(0)", "h = torch.zeros(layers, x.size(0), width, device=x.device)"),
+        ),
+    ),
+    (
+        r"embedding dimension|attn_mask",
+        ": the attention layer was built for another width, or the mask for another length or order of dimensions",
+        Remediation(
+            "Compare the width with embed_dim, and see whether the batch comes first",
+            (
+                "nn.MultiheadAttention(x.size(-1), heads, batch_first=True)",
+                "mask = torch.triu(torch.ones(n, n, dtype=torch.bool), 1)  # n = sequence length",
+            ),
+        ),
+    ),
+    (
+        r"mat1 dim 1",
+        ": the layer takes another number of features than arrive",
+        Remediation("Compare in_features with the input", ("print(x.shape)", "nn.LazyLinear(out_features)")),
+    ),
+    (
+        r"Padding size",
+        ": the input is smaller than the padding, most often a very short sequence or small image",
+        Remediation(
+            "Pad or resize the input first, or leave such samples out",
+            ("F.pad(x, (0, n), mode='constant')", "print(x.shape)"),
+        ),
+    ),
+    (
         r"batch or spatial sizes",
         ": the masks have another height and width than the model's output",
         Remediation(
@@ -396,6 +433,51 @@ register(
                 r"(?P<what>number of dims don't match in permute|permute\(\w+\): number of dimensions in the tensor input does "
                 r"not match the length of the desired ordering of dimensions[^\n]*)",
                 source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "must have the same number of elements. target nelement",
+                "ValueError: Target and input must have the same number of elements. target nelement (16) != input nelement (32)",
+                "the same number of elements",
+                r"(?P<what>Target and input must have the same number of elements\. target nelement \(\d+\) != input nelement "
+                r"\(\d+\))",
+                source="torch 0.3 to 1.4, BCELoss",
+            ),
+            Signature(
+                ("input must have ", "should also be "),
+                "RuntimeError: input must have 3 dimensions, got 2",
+                "input must have values",
+                r"(?P<what>input must have \d dimensions, got \d|For (?:un)?batched \d-D input, hx (?:and cx )?should also be "
+                r"(?:\d-D|\(\d-D, \d-D\)) (?:tensor )?but got [^\n]*)",
+                source="torch 0.4 to 2.15, RNNs",
+            ),
+            Signature(
+                "was expecting embedding dimension of",
+                "AssertionError: was expecting embedding dimension of 512, but got 256",
+                "embedding dimension of 512",
+                r"(?P<what>was expecting embedding dimension of \d+, but got \d+)",
+                source="torch 1.9 to 2.15, MultiheadAttention",
+            ),
+            Signature(
+                "attn_mask is torch.Size",
+                "RuntimeError: The shape of the 2D attn_mask is torch.Size([10, 10]), but should be (5, 5).",
+                "attn_mask of size",
+                r"(?P<what>The shape of the \dD attn_mask is torch\.Size\(\[[^\]]*\]\), but should be \([^)]*\))",
+                source="torch 1.9 to 2.15, MultiheadAttention",
+            ),
+            Signature(
+                "mat1 dim 1 must match mat2 dim 0",
+                "RuntimeError: mat1 dim 1 must match mat2 dim 0",
+                "mat1 must match",
+                r"(?P<what>mat1 dim 1 must match mat2 dim 0)",
+                source="torch 1.5 to 1.8",
+            ),
+            Signature(
+                "Padding size should be less than",
+                "RuntimeError: Argument #4: Padding size should be less than the corresponding input dimension, but got: padding "
+                "(3, 3) at dimension 3 of input [1, 3, 64, 2]",
+                "Padding size 3",
+                r"(?P<what>Padding size should be less than the corresponding input dimension, but got: padding [^\n]*)",
+                source="torch 0.4 to 2.15, reflection padding",
             ),
         ),
         explains=("CMP2",),
