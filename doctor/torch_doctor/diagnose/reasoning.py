@@ -166,7 +166,9 @@ def _placed(c: _Candidate, root: _Candidate, ended_well: bool) -> Finding:
     evidence = {k: v for k, v in c.finding.evidence.items() if k != "kind"}
     finding = replace(c.finding, evidence=evidence)
     if c.kind in (UNKNOWN, HINT):
-        return replace(finding, severity=Severity.NOTE, role="" if root.kind in (UNKNOWN, HINT) else "consequence")
+        return replace(
+            finding, severity=Severity.NOTE, role="" if c.id == root.id or root.kind == HINT else "consequence"
+        )
     if c.id == root.id:
         soft = c.kind == DEGRADED and ended_well
         return replace(finding, severity=Severity.WARNING if soft else Severity.ERROR)

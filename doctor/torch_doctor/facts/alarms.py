@@ -74,6 +74,8 @@ STEMS = tuple(
         "disconnected",
         "backtrace",
         "deadline",
+        "gradient overflow",
+        "slowdown",
     ]
 ) + tuple(
     stem.encode()
