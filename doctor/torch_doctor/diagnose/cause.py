@@ -84,6 +84,11 @@ class Seen:
         """The first place of the pattern in the run."""
         return _compiled(pattern).search(self.log.text)
 
+    def told(self, pattern: str) -> re.Match[str] | None:
+        """The pattern in the run, or else before it: what df, ulimit or quota say of the machine holds for both."""
+        earlier = self.log.earlier
+        return self.find(pattern) or (_compiled(pattern).search(earlier.text) if earlier is not None else None)
+
     def near(self, pattern: str, before: int = 30, after: int = 30) -> re.Match[str] | None:
         """The pattern within so many kept lines of the match."""
         first = max(0, self.index - before)

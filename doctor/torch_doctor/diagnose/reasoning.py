@@ -38,7 +38,7 @@ def arrange(results: Sequence[CheckResult], log: LogFacts, run: RunFacts) -> tup
     if run.exit_status == 0 or (run.stopped_by and not run.oom_kills):
         # it ended well, or on request: what the log says of errors was caught, or is an echo of the stop
         found = [c for c in found if c.kind in (DEGRADED, HINT)]
-    alive = _one_each([c for c in found if not _recovered(c, log)])
+    alive = _one_each(passed_by([c for c in found if not _recovered(c, log)], log))
     alive = [c for c in alive if c.kind != VAGUE or not _before_own_error(c, alive, log)]
     if any(_outranks(c, alive, log) for c in alive):
         alive = [c for c in alive if c.kind != UNKNOWN]
@@ -48,6 +48,49 @@ def arrange(results: Sequence[CheckResult], log: LogFacts, run: RunFacts) -> tup
     well = completed(log) is not None or run.exit_status == 0
     shown = {c.id: _placed(c, root, well) for c in alive}
     return tuple(_with(r, shown) for r in results)
+
+
+#: of what programs get over: packages, files, data and checkpoints that were optional, or retried
+_SURVIVED = ("FS", "PKG", "HDF", "CKP")
+#: of those, what may still be behind an error that nobody knows, much later
+_LINGERING = ("FS206", "FS209", "FS231")
+#: a line that is part of a traceback, or between two that belong together
+_OF_TRACEBACK = (
+    r"\s|$|(?:Original )?Traceback|During handling|The above exception"
+    r"|[\w.]*(?:Error|Exception|Interrupt|Exit)\b(?::|$)"
+)
+
+
+def passed_by(found: Sequence[_Candidate], log: LogFacts) -> list[_Candidate]:
+    """Without what the run got over before the traceback that ended it: a warning, a fallback, a retry.
+
+    A text before that traceback is dropped where training went on after it; or where it is only a line of a log,
+    while a cause that is sure stands in the traceback. What explains a cause in the traceback stays.
+    """
+    ended = next((c for c in found if c.kind == UNKNOWN and c.finding.evidence.get("own")), None)
+    if ended is None:
+        return list(found)
+    last = _index(ended, log)
+    first = last
+    while first > 0 and re.match(_OF_TRACEBACK, log.lines[first - 1].text):
+        first -= 1
+    inside = [c for c in found if c.kind not in (UNKNOWN, HINT) and first <= _index(c, log) <= last + 2]
+    return [c for c in found if not _got_over(c, _index(c, log), first, inside, log)]
+
+
+def _got_over(c: _Candidate, index: int, first: int, inside: Sequence[_Candidate], log: LogFacts) -> bool:
+    if c.kind not in (FATAL, VAGUE) or not c.id.startswith(_SURVIVED) or index >= first:
+        return False
+    if any(_explains(c, other) for other in inside):
+        return False
+    if any(index < i < first for i in progress(log)):
+        return bool(inside) or not c.id.startswith(_LINGERING)
+    soft = not re.match(_OF_TRACEBACK, log.lines[index].text)
+    return soft and any(other.kind == FATAL and not other.id.startswith(c.id[:3]) for other in inside)
+
+
+def _index(c: _Candidate, log: LogFacts) -> int:
+    return bisect.bisect_left(log.lines, c.line, key=lambda line: line.number)
 
 
 def _outranks(c: _Candidate, others: Sequence[_Candidate], log: LogFacts) -> bool:
@@ -174,7 +217,9 @@ def _placed(c: _Candidate, root: _Candidate, ended_well: bool) -> Finding:
     evidence = {k: v for k, v in c.finding.evidence.items() if k != "kind"}
     finding = replace(c.finding, evidence=evidence)
     if c.kind in (UNKNOWN, HINT):
-        return replace(finding, severity=Severity.NOTE, role="" if root.kind in (UNKNOWN, HINT) else "consequence")
+        return replace(
+            finding, severity=Severity.NOTE, role="" if c.id == root.id or root.kind == HINT else "consequence"
+        )
     if c.id == root.id:
         soft = c.kind == DEGRADED and ended_well
         return replace(finding, severity=Severity.WARNING if soft else Severity.ERROR)

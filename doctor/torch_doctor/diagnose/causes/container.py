@@ -74,7 +74,7 @@ register(
                 "permission denied",
                 'runc create failed: unable to start container process: exec: "/app/run.sh": permission denied: unknown.',
                 "dial unix /var/run/docker.sock: connect: permission denied",
-                r"exec:? \"(?P<path>[^\"]+)\": (?:stat [^:\n]+: )?permission denied",
+                r"exec:? \"?(?P<path>[^\"\s:]+)\"?: (?:stat [^:\n]+: )?permission denied",
                 source="runc 1.0 to 1.3, Docker 17 to 29",
             ),
         ),

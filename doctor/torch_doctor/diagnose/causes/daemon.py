@@ -157,7 +157,7 @@ register(
             "Remove images and build caches that nobody needs, or move the data-root to a larger disk",
             (
                 "docker system df",
-                "docker image prune; docker builder prune",
+                "docker system prune  # stopped containers, dangling images, build cache",
                 "docker info | grep 'Root Dir'; df -h /var/lib/docker",
                 'echo \'{"data-root": "/big/docker"}\' | sudo tee /etc/docker/daemon.json',
             ),

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import re
+
 from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.trends import rising
 from torch_doctor.model import Remediation, mib
 
 
 def killed(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """The count of OOM kills proves, or refutes, what the signal only suggests."""
+    """The count of OOM kills proves, or refutes, what the signal only suggests; RAM that grew in the log points to it."""
     kills = seen.oom_kills
+    growth = rising(
+        seen.log, seen.index, r"\b(?:rss|ram|host[_ ]mem\w*|cpu[_ ]mem\w*)\W{0,3}([\d.]+) ?([GM]i?B|G|M)?\b"
+    )
+    if growth and kills is None:
+        return with_message(
+            verdict,
+            f"{verdict.message}; the log shows host RAM growing from {growth[0]:g} to {growth[1]:g}, so that the OOM killer is "
+            "likely: Python lists in worker processes are copied page by page, or something is kept from epoch to epoch",
+            MORE_RAM,
+        )
     if kills:
         return with_message(
             verdict,
@@ -48,6 +61,66 @@ def _asked(size_text: str) -> str:
         return ""
     shown = mib(int(size_text)) if size_text.isdigit() else size_text
     return f" ({shown} asked for in one piece)"
+
+
+_GLOBAL = Remediation(
+    "Use fewer workers and keep less in RAM, stop what else runs on the host, and set a limit for the container or job, "
+    "so that it fails by itself and takes nothing else with it",
+    (
+        "free -g; ps aux --sort=-rss | head",
+        "dmesg -T | grep -i -E 'oom-kill|killed process'",
+        "docker run --memory=64g ...",
+        "DataLoader(..., num_workers=4)",
+    ),
+)
+_EVICTED = Remediation(
+    "Request the memory that the pod really uses, so that the scheduler finds a node with it, and set the limit to the "
+    "same; use fewer workers, and keep less in RAM",
+    (
+        "resources: {requests: {memory: 64Gi}, limits: {memory: 64Gi}}",
+        "kubectl top pod POD; kubectl describe node NODE | grep -i -A8 allocated",
+    ),
+)
+
+
+def _who_set_the_limit(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A cgroup's limit, the whole host, or a kubelet that made room: each is mended elsewhere."""
+    text = seen.log.lines[seen.index].text
+    who = f" (process {seen.groups['pid']})" if seen.groups.get("pid") else ""
+    if "low on resource" in text:
+        used = re.search(r"was using (\S+), request is (\S+?),", text)
+        figures = f"; the container used {used[1]}, its request is {used[2]}" if used else ""
+        return with_message(
+            verdict,
+            f"the node ran out of memory and the kubelet evicted the pod{figures}: pods that use more than they "
+            "request go first",
+            _EVICTED,
+        )
+    cgroup = r"CONSTRAINT_MEMCG|[Mm]emory cgroup out of memory|oom_memcg=/\S|limit \d+kB"
+    if re.search(r"(?<!cgroup )Out of memory: Kill|CONSTRAINT_NONE|global_oom", text) and not seen.has(cgroup):
+        return with_message(
+            verdict,
+            f"the host itself ran out of RAM, and the kernel's OOM killer ended a process{who}: no limit of a "
+            "container or job was involved",
+            _GLOBAL,
+        )
+    shared = re.search(r"anon-rss:(\d+)kB.*shmem-rss:(\d+)kB", text)
+    if shared and int(shared[2]) > int(shared[1]):
+        return with_message(
+            verdict,
+            f"{verdict.message.replace('?', who)}; most of it was shared memory ({mib(int(shared[2]) << 10)}): files in /dev/shm "
+            "count against the limit",
+            Remediation(
+                "Send smaller batches through the workers (fewer workers, a smaller prefetch_factor), remove what is left in "
+                "/dev/shm, and raise the memory limit",
+                (
+                    "du -sh /dev/shm; ls -lS /dev/shm | head",
+                    "DataLoader(..., num_workers=4, prefetch_factor=2)",
+                    "docker run --memory=64g ...",
+                ),
+            ),
+        )
+    return with_message(verdict, verdict.message.replace("?", who))
 
 
 register(
@@ -126,7 +199,7 @@ register(
                 "OOMKilled",
                 "    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137",
                 '"OOMKilled": false',
-                r"\bOOMKilled\b(?!\"?\s*[:=]\s*\"?(?:false|False|0))",
+                r"(?<![.\w])OOMKilled\b(?!\"?\s*[:=]\s*\"?(?:false|False|0))|\bOOMKilled\}*\"?'?\s*[:=]\s*\"?[Tt]rue",
                 source="Kubernetes, Docker",
             ),
             Signature(
@@ -175,12 +248,23 @@ register(
                 "all available RAM is free",
                 source="Colab",
             ),
+            Signature(
+                ("TERM_MEMLIMIT", "PBS: job killed: mem"),
+                "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.",
+                "TERM_RUNLIMIT: job killed after reaching LSF run time limit.",
+                r"TERM_MEMLIMIT|PBS: job killed: mem \d+kb exceeded limit",
+                source="LSF 9 and 10, PBS Pro, Torque",
+            ),
+            Signature(
+                "tried to allocate more memory than is available",
+                "Your notebook tried to allocate more memory than is available. It has restarted.",
+                "more memory than is available to others",
+                r"notebook tried to allocate more memory than is available",
+                source="Kaggle",
+            ),
         ),
         explains=("WRK2", "SES2", "DST", "MEM207", "MEM203", "MEM206", "CMP212", "SHM20"),
-        judge=lambda seen, verdict: with_message(
-            verdict,
-            verdict.message.replace("?", f" (process {seen.groups['pid']})" if seen.groups.get("pid") else ""),
-        ),
+        judge=_who_set_the_limit,
     ),
     Cause(
         "MEM205",
@@ -227,11 +311,26 @@ register(
                 source="python 3.8 to 3.14: fork, mmap",
             ),
             Signature(
+                "alloc of size ",
+                "pyarrow.lib.ArrowMemoryError: malloc of size 8589934592 failed",
+                "malloc of size 10",
+                r"ArrowMemoryError: (?:m|re)alloc of size (?P<size>\d+) failed",
+                source="pyarrow 1 to 22",
+            ),
+            Signature(
                 "std::bad_alloc",
                 "terminate called after throwing an instance of 'std::bad_alloc'",
                 "bad_alloc test",
                 r"std::bad_alloc(?P<size>)",
                 source="libstdc++",
+            ),
+            Signature(
+                "not enough memory: you tried to allocate",
+                "RuntimeError: $ Torch: not enough memory: you tried to allocate 52GB. Buy new RAM! at "
+                "/pytorch/aten/src/TH/THGeneral.cpp:204",
+                "not enough memory: 3",
+                r"Torch: not enough memory: you tried to allocate (?P<size>\d+ ?[KMG]B)",
+                source="torch 0.3 to 1.4",
             ),
         ),
         explains=("WRK2", "SES2"),

@@ -121,29 +121,6 @@ register(
         decide="NCCL_P2P_DISABLE=1 torchrun ...",
     ),
     Cause(
-        "DST247",
-        "too-many-peer-gpus",
-        "A GPU can map the memory of eight peers at the most.",
-        "On machines with more than nine GPUs, or with several processes a GPU, the mappings of peer-to-peer run out.",
-        "the mappings of peer-to-peer memory ran out: a GPU has eight at the most",
-        Remediation(
-            "Use fewer GPUs a process group on the node, or go through host memory",
-            (
-                "NCCL_P2P_DISABLE=1 torchrun ...",
-                "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 torchrun --nproc-per-node=8 ...",
-            ),
-        ),
-        (
-            Signature(
-                "peer mapping resources exhausted",
-                "RuntimeError: CUDA error: peer mapping resources exhausted",
-                "peer mapping done",
-                source="CUDA 8 to 13",
-            ),
-        ),
-        explains=("DST22",),
-    ),
-    Cause(
         "DST207",
         "two-ranks-on-one-gpu",
         "Two ranks use the same GPU.",

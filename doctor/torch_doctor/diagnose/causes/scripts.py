@@ -45,31 +45,6 @@ register(
         explains=("SES261", "SES22"),
     ),
     Cause(
-        "SES234",
-        "environment-of-a-python-that-is-gone",
-        "A script of an environment names a Python that is not there.",
-        "A venv keeps the path of the interpreter it was made with. Moved, copied into an image or used on another host, its "
-        "torchrun and pip point nowhere.",
-        "{script} belongs to an environment whose Python ({python}) is not there: it was moved, copied, or made on another host",
-        Remediation(
-            "Make the environment anew where it is used, or call the module through a Python that is there",
-            (
-                "python3 -m venv --clear VENV && VENV/bin/pip install -r requirements.txt",
-                "python3 -m torch.distributed.run ...",
-            ),
-        ),
-        (
-            Signature(
-                "bad interpreter: No such file or directory",
-                "bash: /opt/venv/bin/torchrun: /usr/bin/python3.10: bad interpreter: No such file or directory",
-                "bash: ./run.sh: /bin/bash^M: bad interpreter: No such file or directory",
-                r"(?P<script>/\S+|\./\S+): (?P<python>/\S*python[\d.]*): bad interpreter: No such file or directory",
-                source="bash 4 and 5",
-            ),
-        ),
-        explains=("SES22", "SES261"),
-    ),
-    Cause(
         "SES236",
         "python-home-wrong",
         "Python does not find its own standard library.",
