@@ -193,7 +193,10 @@ register(
         "Windows has no memory left to promise (error 1455): each worker reserves gigabytes for the CUDA libraries that it loads, and the paging file is too small",
         Remediation(
             "Use fewer workers, enlarge the paging file, and import torch.cuda users under the main guard only",
-            ("DataLoader(..., num_workers=0)  # or 2", "SystemPropertiesPerformance.exe  # Advanced, Virtual memory: Change"),
+            (
+                "DataLoader(..., num_workers=0)  # or 2",
+                "SystemPropertiesPerformance.exe  # Advanced, Virtual memory: Change",
+            ),
         ),
         (
             Signature(
