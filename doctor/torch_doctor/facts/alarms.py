@@ -91,7 +91,7 @@ STEMS = tuple(
         "unknown terminal", "requires reset", "low on resource", "new process", "no server", "were found",
         "no screen",
         "never reach", "python ", "python3", "truncated", "hangup", "memory",
-        "limit)", "temporarily", "stopped", "password", "sigterm", "repeated", "[lost", "(idle)", "conflict",
+        "(idle)", "conflict", "limit)", "temporarily", "stopped", "password", "sigterm", "repeated", "[lost",
         "only ", "reset ", "exceed", "badzip", "not supported", "not enough", "attempt",
     )
 )  # fmt: skip

@@ -157,9 +157,9 @@ register(
             "Remove images and build caches that nobody needs, or move the data-root to a larger disk",
             (
                 "docker system df",
-                "docker system prune  # stopped containers, dangling images, build cache",
+                "docker image prune; docker builder prune",
                 "docker info | grep 'Root Dir'; df -h /var/lib/docker",
-                'echo \'{"data-root": "/big/docker"}\' | sudo tee /etc/docker/daemon.json',
+                'sudoedit /etc/docker/daemon.json  # add "data-root": "/big/docker"; then: sudo systemctl restart docker',
             ),
         ),
         (
@@ -169,7 +169,7 @@ register(
                 "OSError: [Errno 28] No space left on device: 'ckpt.pt'",
                 r"(?:failed to register layer|failed to extract layer|Error processing tar file|failed to copy files|/var/lib/"
                 r"(?:docker|containerd)|(?:error|failed) (?:creating|to create) (?:overlay|temporary|rwlayer)|ApplyLayer|failed to solve)"
-                r"[^\n]*[nN]o space left on device",
+                r"[^\n]*[nN]o space left on device|[nN]o space left on device: '/var/lib/(?:docker|containerd)/",
                 source="Docker 17 to 29, containerd, BuildKit",
             ),
         ),
