@@ -232,5 +232,7 @@ def _with(result: CheckResult, shown: Mapping[str, Finding]) -> CheckResult:
     if result.outcome in (Outcome.CRASHED, Outcome.SKIPPED):
         return result
     finding = shown.get(result.check.id)
+    if finding is None and not result.findings:
+        return result
     findings = (finding,) if finding is not None else ()
     return replace(result, findings=findings, outcome=Outcome.FAILED if findings else Outcome.PASSED)

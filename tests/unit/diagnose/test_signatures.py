@@ -6,7 +6,6 @@ import io
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,7 +65,7 @@ def log(text: str) -> LogFacts:
 
 
 def found(cause: Cause, signature: Signature, text: str) -> bool:
-    alone = replace(cause, signatures=(signature,))
+    alone = cause._replace(signatures=(signature,))
     return next(matches(alone, log(text), MachineFacts(), RunFacts()), None) is not None
 
 
