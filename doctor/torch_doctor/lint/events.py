@@ -71,6 +71,12 @@ def is_backward(script: Script, call: ast.Call) -> bool:
     return call.func.attr in ("backward", "manual_backward") and dotted(call.func.value) != "super()"
 
 
+def backward_calls(script: Script) -> list[ast.Call]:
+    """Every backward() and manual_backward() of the file, in its order."""
+    found = [*script.index.by_tail.get("backward", ()), *script.index.by_tail.get("manual_backward", ())]
+    return sorted((c for c in found if is_backward(script, c)), key=place)
+
+
 def backward_loss(script: Script, call: ast.Call) -> ast.expr | None:
     """The loss that a backward call starts from; ``scaler.scale(loss)`` is opened."""
     value = receiver(call)

@@ -406,12 +406,13 @@ def is_scalar_loss(script: Script, node: ast.AST) -> bool:
         value = found.value if found is not None and found.how == "assign" else None
         if found is not None and found.how == "parameter":
             return words.tail(name) in ("loss", "total_loss")
-    return value is not None and _makes_scalar(script, value)
+    return value is not None and makes_scalar(script, value)
 
 
-def _makes_scalar(script: Script, value: ast.AST) -> bool:
+def makes_scalar(script: Script, value: ast.AST) -> bool:
+    """Whether an expression makes a loss of one element: a mean or a sum, a loss function with a reduction."""
     if isinstance(value, ast.BinOp):
-        return _makes_scalar(script, value.left) or _makes_scalar(script, value.right)
+        return makes_scalar(script, value.left) or makes_scalar(script, value.right)
     if not isinstance(value, ast.Call):
         return False
     reduction = next((k.value for k in value.keywords if k.arg in ("reduction", "reduce")), None)
@@ -506,7 +507,7 @@ def _made_as_tensor(script: Script, node: ast.Name) -> bool:
     """A loss that is no tuple: made by a loss function itself."""
     found = last_before(script, node.id, node)
     return (
-        found is not None and found.how == "assign" and found.value is not None and _makes_scalar(script, found.value)
+        found is not None and found.how == "assign" and found.value is not None and makes_scalar(script, found.value)
     )
 
 
@@ -540,7 +541,7 @@ def _chain(script: Script, node: ast.AST) -> tuple[ast.AST, bool]:
 
 def _is_loss_value(script: Script, node: ast.AST) -> bool:
     if not isinstance(node, (ast.Name, ast.Attribute)):
-        return isinstance(node, ast.Call) and _makes_scalar(script, node)
+        return isinstance(node, ast.Call) and makes_scalar(script, node)
     return is_scalar_loss(script, node)
 
 
