@@ -124,6 +124,7 @@ def _inner_loops(script: Script, loop: ast.AST) -> list[Loop]:
 
 
 def is_epoch_loop(script: Script, loop: ast.AST) -> bool:
+    """Whether a loop runs over epochs: by its target or bound, or as it holds a loop over batches."""
     if not isinstance(loop, ast.For):
         return False
     target = dotted(loop.target).lower()
@@ -136,6 +137,7 @@ def is_epoch_loop(script: Script, loop: ast.AST) -> bool:
 
 
 def over_batches(script: Script, loop: ast.AST) -> bool:
+    """Whether a loop runs over the batches of a loader."""
     if not isinstance(loop, ast.For):
         return False
     node: ast.expr = loop.iter
@@ -181,6 +183,7 @@ def unit(script: Script, node: ast.AST | None, epochs: int | None) -> str:
 
 
 def counted_by(script: Script, node: ast.AST, depth: int) -> str:
+    """ "epochs" or "batches" by the words in an expression, names followed; "" where there are none."""
     epochs = False
     for item in ast.walk(node):
         if isinstance(item, ast.Call) and dotted(item.func) == "len":

@@ -312,6 +312,3 @@ def teacher_not_detached(script: Script) -> Iterator[Finding]:
                 f"{source(script, maker)} is run with its graph and its output goes into the loss",
                 "with torch.no_grad(): around it, or .detach() on its output",
             )
-
-
-_TARGET_NAME = ("target", "expected", "td_", "bootstrap", "returns", "y_", "q_next", "next_q")
