@@ -11,13 +11,16 @@ from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
 from torch_doctor.lint.flow import (
     Loop,
+    bases,
     bindings,
     call_sites,
     called,
     calls_in,
     inside,
     keyword,
+    lineage,
     loops_around,
+    method,
     origins,
     place,
     reached,
@@ -59,8 +62,6 @@ def is_lightning(script: Script, scope: Scope) -> bool:
 
 
 def _base_names(script: Script, owner: Scope) -> list[str]:
-    from torch_doctor.lint.flow import bases, lineage
-
     return [b for o in lineage(script, owner) for b in bases(o)]
 
 
@@ -365,8 +366,6 @@ def _is_method(script: Script, function: ast.Attribute) -> bool:
     base = function.value
     if isinstance(base, ast.Name) and base.id in ("self", "cls"):
         owner = script.index.scope(function).owner
-        from torch_doctor.lint.flow import method
-
         return owner is not None and method(script, owner, function.attr) is not None
     # obj.encoder(x): a module only where obj is one or holds one; anything else is not known
     return not (

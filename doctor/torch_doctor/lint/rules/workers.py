@@ -9,6 +9,7 @@ from torch_doctor.facts.code_index import Binding, Scope, dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint.flow import (
     Loop,
+    called,
     constant,
     keyword,
     loops_around,
@@ -216,8 +217,6 @@ def _iterates(script: Script, loop: Loop, spawning: list[Loader]) -> bool:
 
 def _starts_within(script: Script, call: ast.Call, spawning: list[Loader]) -> bool:
     """A module-level call of a function that loops over such a loader."""
-    from torch_doctor.lint.flow import called
-
     wanted = {x.call for x in spawning}
     if dotted(call.func) in ("next", "iter", "list") and call.args:
         return any(o.node in wanted for o in origins(script, call.args[0]))
