@@ -94,6 +94,8 @@ NAMES = [
         "match x:\n    case {'a': [b, *c]} | A(d=1): pass\n",
         "a.b.c[0].d().e = torch.load(*p, **k)\n",
         "def f():\n    net = torch.nn.Linear(2, 2)\n    x, y = y, x\n    net(x)\n    net(y)\n",
+        "for x in y:\n    x.cuda()\nfor y in x:\n    y.cuda()\n[x.cuda() for x in batch]\n[batch for batch in x]\n",
+        "for batch in batch:\n    batch.cuda()\nbatch.cuda()\n",
         "x = [x, *x]\ndef f(): return list(f())\nfor o in f(): o[0].step(); x['a'].backward(); x[f()].step()\n",
         "try:\n    pass\nfinally:\n    pass\n",
         "",
