@@ -74,6 +74,8 @@ STEMS = tuple(
         "disconnected",
         "backtrace",
         "deadline",
+        "gradient overflow",
+        "slowdown",
     ]
 ) + tuple(
     stem.encode()
@@ -89,6 +91,7 @@ STEMS = tuple(
         "unknown terminal", "requires reset", "low on resource", "new process", "no server", "were found",
         "no screen",
         "never reach", "python ", "python3", "truncated", "hangup", "memory",
+        "(idle)", "conflict", "limit)", "temporarily", "stopped", "password", "sigterm", "repeated", "[lost",
         "only ", "reset ", "exceed", "badzip", "not supported", "not enough", "attempt",
     )
 )  # fmt: skip
@@ -98,7 +101,7 @@ STEMS += tuple(f"{word}{end}".encode() for word in ("nan", "inf", "infinity") fo
 _METRIC = re.compile(
     rb"\b[\w/.]*(?:err|error|errors|loss|fail\w*|miss\w*|timeout\w*|warn\w*|invalid|signal|nan|memory|mem|limit)"
     rb"[\w/]*"
-    rb"\s?[=:]\s?-?[\d.]+(?:e-?\d+)?%?",
+    rb"\s?[=:]\s?-?\.?\d[\d.]*(?:e-?\d+)?%?",
     re.IGNORECASE,
 )
 
@@ -113,7 +116,7 @@ def alarming(lines: Sequence[bytes]) -> set[int]:
 
 def _holding(lines: Sequence[bytes], stems: Sequence[bytes]) -> set[int]:
     """Indexes of the lines that hold one of the stems. One search per stem over all lines is what makes it fast."""
-    text = b"\n".join(lines).lower()
+    text = b"\n".join(lines).lower() + b"\n"  # a stem may want the end of the line, also of the last one
     ends = list(itertools.accumulate(len(line) + 1 for line in lines))
     found: set[int] = set()
     for stem in stems:

@@ -6,24 +6,11 @@ import ast
 from dataclasses import dataclass
 
 from torch_doctor.facts.code_index import Scope, dotted
+from torch_doctor.facts.requirements import LOADER_POSITIONAL
 from torch_doctor.facts.script import Script
 from torch_doctor.lint.flow import class_of, constant, has_star, keyword, origins
 from torch_doctor.lint.kinds import is_dataset_class
 
-#: positional parameters of torch.utils.data.DataLoader
-PARAMETERS = [
-    "dataset",
-    "batch_size",
-    "shuffle",
-    "sampler",
-    "batch_sampler",
-    "num_workers",
-    "collate_fn",
-    "pin_memory",
-    "drop_last",
-    "timeout",
-    "worker_init_fn",
-]
 SPAWNING = ("spawn", "forkserver")
 
 
@@ -49,8 +36,8 @@ class Loader:
 def argument(call: ast.Call, name: str) -> ast.expr | None:
     """What a DataLoader call passes for a parameter."""
     found = keyword(call, name)
-    if found is None and name in PARAMETERS:
-        at = PARAMETERS.index(name)
+    if found is None and name in LOADER_POSITIONAL:
+        at = LOADER_POSITIONAL.index(name)
         if at < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
             return call.args[at]
     return found

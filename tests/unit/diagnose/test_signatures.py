@@ -6,7 +6,6 @@ import io
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ registry.load("explain")
 ROWS = [(cause, signature) for cause in CAUSES.values() for signature in cause.signatures]
 IDS = [f"{cause.id}-{n}" for cause in CAUSES.values() for n, _ in enumerate(cause.signatures)]
 #: needles of rows that judge how figures go on: the head, the tail and a sample of a log are always kept
-TRENDS = {"grad", "gnorm"}
+TRENDS = {"grad", "gnorm", *(f"{name}{mark}" for name in ("loss", "lr") for mark in " :='")}
 #: what a training log is made of: more lines than the reader keeps around an alarm
 DULL = "".join(f"2026-11-30 09:12:18 INFO trainer - it={i} lr 3.00e-04 {400 + i % 50} img/s\n" for i in range(40))
 
@@ -66,7 +65,7 @@ def log(text: str) -> LogFacts:
 
 
 def found(cause: Cause, signature: Signature, text: str) -> bool:
-    alone = replace(cause, signatures=(signature,))
+    alone = cause._replace(signatures=(signature,))
     return next(matches(alone, log(text), MachineFacts(), RunFacts()), None) is not None
 
 
@@ -137,7 +136,7 @@ def test_no_message_has_a_hole() -> None:
 
 
 #: rows whose sample tells of another cause first, which holds for the whole text
-ANOTHER_FIRST = {"GPU212-5": "CKP207", "HDF207-1": "HDF201"}
+ANOTHER_FIRST = {"GPU212-5": "CKP207", "HDF207-1": "HDF201", "DEV201-2": "CKP244"}
 
 
 def root_of(text: str) -> str:
