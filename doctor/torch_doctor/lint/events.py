@@ -11,13 +11,16 @@ from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
 from torch_doctor.lint.flow import (
     Loop,
+    bases,
     bindings,
     call_sites,
     called,
     calls_in,
     inside,
     keyword,
+    lineage,
     loops_around,
+    method,
     origins,
     place,
     reached,
@@ -59,8 +62,6 @@ def is_lightning(script: Script, scope: Scope) -> bool:
 
 
 def _base_names(script: Script, owner: Scope) -> list[str]:
-    from torch_doctor.lint.flow import bases, lineage
-
     return [b for o in lineage(script, owner) for b in bases(o)]
 
 
@@ -69,6 +70,12 @@ def is_backward(script: Script, call: ast.Call) -> bool:
     if not isinstance(call.func, ast.Attribute):
         return False
     return call.func.attr in ("backward", "manual_backward") and dotted(call.func.value) != "super()"
+
+
+def backward_calls(script: Script) -> list[ast.Call]:
+    """Every backward() and manual_backward() of the file, in its order."""
+    found = [*script.index.by_tail.get("backward", ()), *script.index.by_tail.get("manual_backward", ())]
+    return sorted((c for c in found if is_backward(script, c)), key=place)
 
 
 def backward_loss(script: Script, call: ast.Call) -> ast.expr | None:
@@ -359,8 +366,6 @@ def _is_method(script: Script, function: ast.Attribute) -> bool:
     base = function.value
     if isinstance(base, ast.Name) and base.id in ("self", "cls"):
         owner = script.index.scope(function).owner
-        from torch_doctor.lint.flow import method
-
         return owner is not None and method(script, owner, function.attr) is not None
     # obj.encoder(x): a module only where obj is one or holds one; anything else is not known
     return not (

@@ -103,6 +103,22 @@ def _dataset(script: Script, node: ast.expr | None, depth: int = 4) -> tuple[Scr
     return None
 
 
+def function_named(script: Script, value: ast.expr) -> Scope | None:
+    """The function of this file that an argument names: a name, a method of self, a lambda."""
+    if isinstance(value, ast.Lambda):
+        return script.index.scope_at[value]
+    at: Scope | None = script.index.scope(value)
+    name = dotted(value)
+    if name.startswith("self.") and at is not None and at.owner is not None:
+        return at.owner.function(name[5:])
+    while at is not None:
+        found = at.function(name)
+        if found is not None:
+            return found
+        at = at.parent
+    return None
+
+
 @dataclass(frozen=True, eq=False)
 class DatasetClass:
     """A data set class of this file and what its loaders say. ``workers``: "some", "none", or "" (no loader seen)."""

@@ -226,6 +226,15 @@ def _is_handed_on(script: Script, name: str, scope: Scope) -> bool:
 
 
 def _is_batch_item(script: Script, node: ast.AST) -> bool:
+    memo = script.memo.setdefault("batch_item", {})
+    if node not in memo:
+        memo[node] = False  # for x in x leads to itself
+        memo[node] = _is_drawn(script, node)
+    found: bool = memo[node]
+    return found
+
+
+def _is_drawn(script: Script, node: ast.AST) -> bool:
     name = dotted(node)
     if not isinstance(node, ast.Name):
         return False

@@ -18,6 +18,7 @@ from torch_doctor.lint.flow import (
     calls_in,
     class_of,
     in_body,
+    inside,
     keyword,
     last_before,
     loops_around,
@@ -225,6 +226,8 @@ def _goes_to_gpu(script: Script, node: ast.AST, call: ast.Call) -> bool:
         found = last_before(script, node.id, node)
         # only what comes before is followed: x, y = x, y leads to itself
         if found is None or found.value is None or found.how != "assign" or place(found.node) >= place(node):
+            return False
+        if inside(node, found.node):
             return False
         return _goes_to_gpu(script, found.value, call)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
