@@ -89,7 +89,8 @@ STEMS = tuple(
         "unknown terminal", "requires reset", "low on resource", "new process", "no server", "were found",
         "no screen",
         "never reach", "python ", "python3", "truncated", "hangup", "memory",
-        "(idle)", "conflict", "only ", "reset ", "exceed", "badzip", "not supported", "not enough", "attempt",
+        "(idle)", "conflict", "not responding",
+        "only ", "reset ", "exceed", "badzip", "not supported", "not enough", "attempt",
     )
 )  # fmt: skip
 #: a figure that is none: a stem only where the word ends
