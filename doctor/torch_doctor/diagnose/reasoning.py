@@ -39,7 +39,8 @@ def arrange(results: Sequence[CheckResult], log: LogFacts, run: RunFacts) -> tup
         # it ended well, or on request: what the log says of errors was caught, or is an echo of the stop
         found = [c for c in found if c.kind in (DEGRADED, HINT)]
     alive = _one_each(passed_by([c for c in found if not _recovered(c, log)], log))
-    if any(_outranks(c, alive) for c in alive):
+    alive = [c for c in alive if c.kind != VAGUE or not _before_own_error(c, alive, log)]
+    if any(_outranks(c, alive, log) for c in alive):
         alive = [c for c in alive if c.kind != UNKNOWN]
     if not alive:
         return tuple(_with(r, {}) for r in results)
@@ -92,11 +93,61 @@ def _index(c: _Candidate, log: LogFacts) -> int:
     return bisect.bisect_left(log.lines, c.line, key=lambda line: line.number)
 
 
-def _outranks(c: _Candidate, others: Sequence[_Candidate]) -> bool:
-    """True where a known cause stands; an echo counts only where no error of its own stands before it."""
-    if c.kind in (UNKNOWN, HINT):
+def _outranks(c: _Candidate, others: Sequence[_Candidate], log: LogFacts) -> bool:
+    """True where a known cause stands; an echo counts only where no error of its own stands before it.
+
+    What another rank raised counts wherever it stands: the ranks' lines come in any order.
+    """
+    if c.kind in (UNKNOWN, HINT) or (c.kind == DEGRADED and _before_own_error(c, others, log)):
         return False
-    return c.kind != ECHO or not any(o.finding.evidence.get("own") and o.line < c.line for o in others)
+    return c.kind != ECHO or not any(
+        o.finding.evidence.get("own") and (o.line < c.line or _of_another_rank(o, c) or _of_the_program(o))
+        for o in others
+    )
+
+
+def _before_own_error(c: _Candidate, others: Sequence[_Candidate], log: LogFacts) -> bool:
+    """True where the program went on after a vague text, and ended by a fault of its own code.
+
+    What stands within the chain of exceptions that ended it is not before it.
+    """
+    own = next((o for o in others if o.finding.evidence.get("own") and _of_the_program(o)), None)
+    return own is not None and c.line < _start_of_chain(own.line, log)
+
+
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+
+
+def _start_of_chain(number: int, log: LogFacts) -> int:
+    """The number of the line at which the traceback that ends at the line ``number``, and what led to it, begins."""
+    start = index = bisect.bisect_left(log.lines, number, key=lambda line: line.number)
+    while index > 0:
+        index -= 1
+        text = log.lines[index].text
+        if "Traceback (most recent" not in text:
+            continue
+        start = index
+        before = next((x.text for x in reversed(log.lines[max(0, index - 3) : index]) if x.text.strip()), "")
+        if not before.startswith(_CHAINED):
+            break
+    return log.lines[start].number if log.lines else number
+
+
+#: what no end of another process makes a program raise
+_PROGRAMMING = re.compile(
+    r"^(?:ZeroDivision|Key|Index|Type|Value|Attribute|Name|UnboundLocal|Assertion|NotImplemented|Import|ModuleNotFound"
+    r"|Recursion|Syntax|Indentation|Unicode\w*)Error\b"
+)
+
+
+def _of_the_program(c: _Candidate) -> bool:
+    """True for what the program itself raised: by its type, or since torchrun's summary (indented) repeats it."""
+    return any(_PROGRAMMING.match(text) or text.startswith("  ") for text in c.finding.evidence["text"][:1])
+
+
+def _of_another_rank(one: _Candidate, other: _Candidate) -> bool:
+    ranks = {c.finding.evidence.get("rank") for c in (one, other)}
+    return len(ranks) == 2 and None not in ranks
 
 
 def _one_each(candidates: Sequence[_Candidate]) -> list[_Candidate]:
@@ -125,7 +176,7 @@ def _root(candidates: Sequence[_Candidate], log: LogFacts) -> _Candidate:
     first_rank = first_failed_rank(log)
     free = [c for c in candidates if c.id not in explained] or list(candidates)
     unknown = [c for c in candidates if c.kind == UNKNOWN]
-    if unknown and all(c.kind in (ECHO, HINT, UNKNOWN) for c in candidates):
+    if unknown:  # nothing outranks it, or it would not be here
         return unknown[0]
 
     def order(c: _Candidate) -> tuple[Any, ...]:
@@ -166,7 +217,9 @@ def _placed(c: _Candidate, root: _Candidate, ended_well: bool) -> Finding:
     evidence = {k: v for k, v in c.finding.evidence.items() if k != "kind"}
     finding = replace(c.finding, evidence=evidence)
     if c.kind in (UNKNOWN, HINT):
-        return replace(finding, severity=Severity.NOTE, role="" if root.kind in (UNKNOWN, HINT) else "consequence")
+        return replace(
+            finding, severity=Severity.NOTE, role="" if c.id == root.id or root.kind == HINT else "consequence"
+        )
     if c.id == root.id:
         soft = c.kind == DEGRADED and ended_well
         return replace(finding, severity=Severity.WARNING if soft else Severity.ERROR)

@@ -14,7 +14,7 @@ _STEP = re.compile(
 _PROGRESS = re.compile(
     r"\b(?:step|iter(?:ation)?|it|epoch|ep|batch)s?\b\W{0,3}\[?\s*\d+.*\b(?:loss|acc\w*|lr|img/s|it/s|tok\w*/s"
     r"|perplexity|ppl|grad_norm|s/it|examples/s)\b"
-    r"|\bloss\b\W{0,3}\d[\d.]*(?:e-?\d+)?\b.*|\d+%\|.*\d+/\d+ \[",
+    r"|\bloss\b\W{0,3}\d[\d.]*(?:e-?\d+)?\b.*|\d+%\|.*\d+/\d+ \[|\bTrial \d+ finished with value",
     re.IGNORECASE,
 )
 _DONE = re.compile(
@@ -32,6 +32,7 @@ _FAILED = re.compile(
     r"^Traceback \(most recent call last\)|^\w[\w.]*(?:Error|Exception|Interrupt|Exit)\b(?::|$)|ChildFailedError"
     r"|\b(?:exited with|exit) (?:code|status):?\s*(?!0\b)-?\d+|^(?:Killed|Terminated|Aborted|Bus "
     r"error|Segmentation fault)\b"
+    r"|return code = -?[1-9]|terminated with code -?[1-9]|Error response from daemon"
     r"|core dumped|death signal|oom-kill|Watchdog caught|is killed by signal|exited unexpectedly|^Fatal Python error"
 )
 
@@ -51,7 +52,7 @@ class Run:
 
 def last_run(log: LogFacts) -> Run:
     """The last run that shows what became of it: one that has barely started says nothing yet."""
-    starts = [0, *_boundaries(log)]
+    starts = [0, *_runs(log)]
     for count in range(len(starts), 0, -1):
         first = starts[count - 1]
         last = starts[count] if count < len(starts) else None
@@ -59,6 +60,16 @@ def last_run(log: LogFacts) -> Run:
         if count == 1 or _tells(part):
             return Run(part, count)
     return Run(log, 1)
+
+
+def _runs(log: LogFacts) -> list[int]:
+    """The boundaries without the first where no run stands before it: what was typed there is its preface."""
+    found = _boundaries(log)
+    if found and not any(
+        _FAILED.search(x.text) or _PROGRESS.search(x.text) or _DONE.search(x.text) for x in log.lines[: found[0]]
+    ):
+        del found[0]
+    return found
 
 
 def _boundaries(log: LogFacts) -> list[int]:

@@ -74,6 +74,8 @@ STEMS = tuple(
         "disconnected",
         "backtrace",
         "deadline",
+        "gradient overflow",
+        "slowdown",
     ]
 ) + tuple(
     stem.encode()
@@ -89,8 +91,8 @@ STEMS = tuple(
         "unknown terminal", "requires reset", "low on resource", "new process", "no server", "were found",
         "no screen",
         "never reach", "python ", "python3", "truncated", "hangup", "memory",
-        "(idle)", "conflict", "not responding",
-        "only ", "reset ", "exceed", "badzip", "not supported", "not enough", "attempt",
+        "(idle)", "conflict", "limit)", "temporarily", "stopped", "password", "sigterm", "repeated", "[lost",
+        "not responding", "only ", "reset ", "exceed", "badzip", "not supported", "not enough", "attempt",
     )
 )  # fmt: skip
 #: a figure that is none: a stem only where the word ends

@@ -89,8 +89,8 @@ def start_method(script: Script) -> str:
     return ""
 
 
-def _dataset(script: Script, node: ast.expr | None) -> tuple[Script, Scope] | None:
-    if node is None:
+def _dataset(script: Script, node: ast.expr | None, depth: int = 4) -> tuple[Script, Scope] | None:
+    if node is None or depth == 0:  # train = Subset(train, rows) leads to itself
         return None
     for origin in origins(script, node):
         if isinstance(origin.node, ast.Call):
@@ -99,7 +99,7 @@ def _dataset(script: Script, node: ast.expr | None) -> tuple[Script, Scope] | No
                 return owner
             short = dotted(origin.node.func).rsplit(".", 1)[-1]
             if short in ("Subset", "ConcatDataset") and origin.node.args:
-                return _dataset(origin.script, origin.node.args[0])
+                return _dataset(origin.script, origin.node.args[0], depth - 1)
     return None
 
 

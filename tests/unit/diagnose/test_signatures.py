@@ -27,7 +27,7 @@ registry.load("explain")
 ROWS = [(cause, signature) for cause in CAUSES.values() for signature in cause.signatures]
 IDS = [f"{cause.id}-{n}" for cause in CAUSES.values() for n, _ in enumerate(cause.signatures)]
 #: needles of rows that judge how figures go on: the head, the tail and a sample of a log are always kept
-TRENDS = {"grad", "gnorm"}
+TRENDS = {"grad", "gnorm", *(f"{name}{mark}" for name in ("loss", "lr") for mark in " :='")}
 #: what a training log is made of: more lines than the reader keeps around an alarm
 DULL = "".join(f"2026-11-30 09:12:18 INFO trainer - it={i} lr 3.00e-04 {400 + i % 50} img/s\n" for i in range(40))
 

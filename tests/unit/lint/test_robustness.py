@@ -93,6 +93,7 @@ NAMES = [
         "async def f():\n    async for x in loader:\n        async with y: await model(x).backward()\n",
         "match x:\n    case {'a': [b, *c]} | A(d=1): pass\n",
         "a.b.c[0].d().e = torch.load(*p, **k)\n",
+        "x = [x, *x]\ndef f(): return list(f())\nfor o in f(): o[0].step(); x['a'].backward(); x[f()].step()\n",
         "try:\n    pass\nfinally:\n    pass\n",
         "",
     ],

@@ -2,8 +2,136 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import Cause, Signature, register
+import re
+
+from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
+
+_LABELS = Remediation(
+    "Convert the labels or indexes to int64, and see that prediction and target are passed in that order",
+    ("y = y.long()", "loss = nn.CrossEntropyLoss()(logits, y.long())"),
+)
+_TARGETS = Remediation(
+    "Convert the targets to floats: BCE, MSE and L1 losses compare numbers, not class indexes",
+    ("loss = nn.BCEWithLogitsLoss()(logits, y.float())",),
+)
+_DOUBLE = Remediation(
+    "Convert the arrays to float32 where they become tensors: NumPy makes float64",
+    ("torch.from_numpy(a).float()", "x = x.float()", "np.asarray(a, dtype=np.float32)"),
+)
+_ON_CPU = Remediation(
+    "Run on the GPU, or use float32 (or bfloat16) on the CPU: many operations have no float16 form there",
+    ("model = model.float()", "model.to('cuda')", "AutoModel.from_pretrained(path, dtype=torch.float32)"),
+)
+_SAME = Remediation(
+    "Give both sides one type: run the forward pass under autocast, or cast the input to the layer's type",
+    ("torch.autocast('cuda', dtype=torch.bfloat16)", "x = x.to(next(model.parameters()).dtype)"),
+)
+#: what the text says -> (what it means, remedy); the first that fits
+_DTYPES: tuple[tuple[str, str, Remediation], ...] = (
+    (
+        r"dtype to be Long|scalar type Long but (?:found|got)|not implemented for 'Int'|scalar types?:? Long",
+        "labels or indexes must be int64 (long)",
+        _LABELS,
+    ),
+    (
+        r"Float can't be cast to the desired output type (?:Long|Int|Byte)|dtype (?:Long|Int)\b.*expected (?:Float|Half)"
+        r"|[Ee]xpected (?:object of )?scalar type Float but (?:found|got)(?: scalar type)? (?:Long|Int|Byte)"
+        r"|type Float but found (?:Long|Int|Byte)",
+        "the targets are integers where the loss wants floats",
+        _TARGETS,
+    ),
+    (r"not implemented for '(?:Long|Int|Byte|Bool)'", "integers were passed where floats are wanted", _TARGETS),
+    (
+        r"parameters have dtype that is not",
+        "a part of the model is in another type than DeepSpeed's configuration",
+        Remediation(
+            "Cast the whole model to that type before initialize, or leave the mode off",
+            ("model = model.half()", "model = model.bfloat16()", '"bf16": {"enabled": true}  // DeepSpeed'),
+        ),
+    ),
+    (
+        r"require gradients",
+        "integers cannot be trained",
+        Remediation(
+            "Make it a tensor of floats",
+            ("x = x.float().requires_grad_(True)", "torch.tensor([1.0, 2.0], requires_grad=True)"),
+        ),
+    ),
+    (r"Double|double|float64", "a float64 tensor, most often from NumPy, meets float32", _DOUBLE),
+    (r"\"\w*(?:cpu|Impl|_kernel|cpu_)\w*\" not implemented for 'Half'", "no float16 form of it on the CPU", _ON_CPU),
+    (
+        r"[Ff]lash ?[Aa]ttention only supports?",
+        "flash attention computes in fp16 or bf16 only",
+        Remediation(
+            "Load the model in bf16 or run it under autocast, or take another attention",
+            (
+                "AutoModel.from_pretrained(path, dtype=torch.bfloat16, attn_implementation='flash_attention_2')",
+                "torch.autocast('cuda', dtype=torch.bfloat16)",
+                "attn_implementation='sdpa'",
+            ),
+        ),
+    ),
+    (r"Half|half|BFloat16|bfloat16|c10::", "half precision meets full precision", _SAME),
+)
+
+
+def _dtypes(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Which of the two has to change is in the text."""
+    what = seen.groups["what"]
+    for pattern, meaning, remedy in _DTYPES:
+        if re.search(pattern, what) and not (remedy is _ON_CPU and "cuda" in what):
+            return with_message(verdict, f"{verdict.message}: {meaning}", remedy)
+    return verdict
+
+
+#: what GradScaler says -> remedy
+_SCALER: tuple[tuple[str, Remediation], ...] = (
+    (
+        "FP16 gradients",
+        Remediation(
+            "Keep the trainable weights in float32 and let autocast cast: do not call .half() on the model or load it in "
+            "float16 together with fp16=True; or train in bf16, which needs no scaler",
+            (
+                "AutoModel.from_pretrained(path, dtype=torch.float32)",
+                "for p in model.parameters():\n    if p.requires_grad: p.data = p.data.float()",
+                "TrainingArguments(bf16=True, fp16=False)",
+            ),
+        ),
+    ),
+    (
+        "step()",
+        Remediation(
+            "Keep the order unscale_, clip, step, and call update() once at the end of each step, after all optimizers",
+            ("scaler.unscale_(optimizer); clip_grad_norm_(...); scaler.step(optimizer); scaler.update()",),
+        ),
+    ),
+    (
+        "already been called",
+        Remediation(
+            "Call unscale_ once per optimizer between two update() calls: clip_grad_norm_ of a trainer (Accelerate, "
+            "Lightning) unscales too; with accumulation unscale only in the step that updates",
+            ("scaler.unscale_(optimizer); clip_grad_norm_(...); scaler.step(optimizer); scaler.update()",),
+        ),
+    ),
+    (
+        "No inf checks",
+        Remediation(
+            "See that backward ran on scaler.scale(loss) and reached this optimizer's parameters: without one gradient "
+            "there is nothing to check (frozen parameters, another model's optimizer, zero_grad after backward)",
+            (
+                "scaler.scale(loss).backward()",
+                "[n for n, p in model.named_parameters() if p.requires_grad and p.grad is None]",
+            ),
+        ),
+    ),
+)
+
+
+def _scaler(seen: Seen, verdict: Verdict) -> Verdict | None:
+    found = next((remedy for words, remedy in _SCALER if words in seen.groups["what"]), None)
+    return with_message(verdict, verdict.message, found)
+
 
 register(
     Cause(
@@ -29,6 +157,36 @@ register(
                 "the same dtype",
                 r"(?P<what>[^\n:]*must have the same dtype[^\n]*)",
                 source="torch 1.13 to 2.15",
+            ),
+            Signature(
+                "to have the same dtype, but got",
+                "RuntimeError: Expected query, key, and value to have the same dtype, but got query.dtype: float "
+                "key.dtype: float and value.dtype: c10::Half instead.",
+                "to have the same dtype",
+                r"(?P<what>[Ee]xpected [\w, ]{3,40} to have the same dtype, but got[^\n]*)",
+                source="torch 2.0 to 2.15, attention and addmm",
+            ),
+            Signature(
+                "Found dtype ",
+                "RuntimeError: Found dtype Long but expected Float",
+                "Found dtype",
+                r"(?P<what>Found dtype \w+ but expected \w+)",
+                source="torch 1.5 to 2.15, backward of a loss",
+            ),
+            Signature(
+                "dtypes match, got",
+                "RuntimeError: Index put requires the source and destination dtypes match, got Float for the "
+                "destination and Half for the source.",
+                "dtypes match",
+                r"(?P<what>Index put requires the source and destination dtypes match, got[^\n]*)",
+                source="torch 1.8 to 2.15, x[i] = y under autocast",
+            ),
+            Signature(
+                "ttention only support",
+                "RuntimeError: FlashAttention only support fp16 and bf16 data type",
+                "attention only supports",
+                r"(?P<what>[Ff]lash ?[Aa]ttention only supports? (?!Ampere)[^\n]*)",
+                source="flash-attn 1 and 2",
             ),
             Signature(
                 ("expected scalar type", "expected m1 and m2"),
@@ -118,7 +276,15 @@ register(
                 r"(?P<what>expected Tensor as element \d+ in argument \d+, but got [\w.]+)",
                 source="torch 1.0 to 2.15: torch.as_tensor first",
             ),
+            Signature(
+                "parameters have dtype that is not",
+                "ValueError: fp16 is enabled but the following parameters have dtype that is not fp16: module.embed.weight",
+                "parameters have dtype",
+                r"(?P<what>\w+ is enabled but the following parameters have dtype that is not \w+[^\n]{0,80})",
+                source="DeepSpeed 0.5 to 0.18",
+            ),
         ),
+        judge=_dtypes,
     ),
     Cause(
         "AMP202",
@@ -154,6 +320,14 @@ register(
                 source="torch 1.6 to 2.15",
             ),
             Signature(
+                ("unscale_() is being called after step()", "step() has already been called since the last update()"),
+                "RuntimeError: step() has already been called since the last update().",
+                "step() was called",
+                r"(?P<what>unscale_\(\) is being called after step\(\)|step\(\) has already been called since the last "
+                r"update\(\))",
+                source="torch 1.6 to 2.15",
+            ),
+            Signature(
                 "_scale is None",
                 "AssertionError: Attempted unscale_ but _scale is None.  This may indicate your script did not use scaler.scale(loss or outputs) earlier in the iteration.",
                 "scale is None",
@@ -161,5 +335,146 @@ register(
                 source="torch 1.6 to 2.15: scaler.scale(loss).backward() is missing",
             ),
         ),
+        judge=_scaler,
+    ),
+    Cause(
+        "AMP203",
+        "bce-under-autocast",
+        "BCELoss was called under autocast, which it refuses.",
+        "Its backward overflows in float16. The form on raw scores is safe.",
+        "BCELoss (binary_cross_entropy) was called under autocast, which refuses it because float16 overflows there",
+        Remediation(
+            "Drop the sigmoid and use BCEWithLogitsLoss, or leave autocast for the loss",
+            (
+                "nn.BCEWithLogitsLoss()(scores, y)",
+                "with torch.autocast('cuda', enabled=False):\n    loss = F.binary_cross_entropy(p.float(), y)",
+            ),
+        ),
+        (
+            Signature(
+                "are unsafe to autocast",
+                "RuntimeError: torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.",
+                "safe to autocast",
+                source="torch 1.6 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "AMP204",
+        "loss-scale-exhausted",
+        "The loss scale of fp16 training fell to its minimum: every step overflows.",
+        "A few skipped steps at the start are the scaler at work. When the scale cannot fall further, the gradients are "
+        "infinite or nan at any scale: the model diverged, or does not fit fp16.",
+        "the loss scale fell to its minimum: the gradients overflow, or are nan, at any scale",
+        Remediation(
+            "Train in bf16, which needs no scale; else lower the learning rate or lengthen the warm-up, and look for the "
+            "batch or layer that gives nan",
+            (
+                '"bf16": {"enabled": true}, "fp16": {"enabled": false}  // DeepSpeed',
+                "TrainingArguments(bf16=True, fp16=False, learning_rate=1e-5, max_grad_norm=1.0)",
+                "torch.autograd.set_detect_anomaly(True)",
+            ),
+        ),
+        (
+            Signature(
+                "loss scale already at minimum",
+                "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",
+                "loss scale at 65536",
+                source="DeepSpeed 0.3 to 0.18",
+            ),
+            Signature(
+                "reducing loss scale to ",
+                "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 1.1641532182693481e-10",
+                "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 32768.0",
+                r"Gradient overflow\.\s+Skipping step, loss scaler \d+ reducing loss scale to (?:0\.0$|\d(?:\.\d+)?e-\d+)",
+                source="apex 0.1",
+            ),
+            Signature(
+                "inimum loss scale reached",
+                "FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding.",
+                "loss scale reached 65536",
+                source="fairseq, Megatron",
+            ),
+        ),
+        explains=("LOS201", "LOS207"),
+    ),
+    Cause(
+        "AMP205",
+        "bfloat16-to-numpy",
+        "A bfloat16 tensor was to become a NumPy array.",
+        "NumPy has no bfloat16.",
+        "a bfloat16 tensor was converted to NumPy, which has no such type",
+        Remediation("Convert it to float32 first", ("x.detach().float().cpu().numpy()",)),
+        (
+            Signature(
+                "Got unsupported ScalarType",
+                "TypeError: Got unsupported ScalarType BFloat16",
+                "ScalarType Float",
+                r"Got unsupported ScalarType (?:BFloat16|Float8\w*)",
+                source="torch 1.5 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "AMP206",
+        "constant-overflows-half",
+        "A constant does not fit in float16.",
+        "float16 ends at 65504: masks filled with -1e9 or -1e10 do not fit.",
+        "a constant is too large for half precision (float16 ends at 65504): a mask filled with -1e9, most often",
+        Remediation(
+            "Take the smallest number of the type",
+            ("scores.masked_fill(mask, torch.finfo(scores.dtype).min)",),
+        ),
+        (
+            Signature(
+                "cannot be converted to type ",
+                "RuntimeError: value cannot be converted to type at::Half without overflow",
+                "value cannot be converted",
+                r"value cannot be converted to type (?:at::Half|c10::Half)\b[^\n]*overflow",
+                source="torch 1.0 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "AMP207",
+        "float64-on-mps",
+        "Apple's GPU back end has no float64.",
+        "NumPy arrays and Python's own numbers in arrays are float64 until they are converted.",
+        "a float64 tensor was put on the MPS device, which has no such type",
+        Remediation("Convert it to float32 first", ("x = torch.as_tensor(a, dtype=torch.float32, device='mps')",)),
+        (
+            Signature(
+                "MPS framework doesn't support float64",
+                "TypeError: Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. Please use "
+                "float32 instead.",
+                "MPS framework",
+                source="torch 1.12 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "AMP208",
+        "precision-name-unknown",
+        "A trainer does not know the name of the precision.",
+        "Lightning 2 renamed 16 to 16-mixed, Transformers and Accelerate say fp16 and bf16.",
+        "the trainer does not know the precision {what}",
+        Remediation(
+            "Use its own names",
+            (
+                "Trainer(precision='16-mixed')  # or 'bf16-mixed', '32-true': Lightning 2",
+                "Accelerator(mixed_precision='bf16')  # or 'fp16', 'no'",
+                "TrainingArguments(bf16=True)",
+            ),
+        ),
+        (
+            Signature(
+                ("is invalid. Allowed precision values", "Unknown mixed_precision mode"),
+                "ValueError: Precision 'fp16' is invalid. Allowed precision values: ('16-true', '16-mixed')",
+                "precision is invalid",
+                r"Precision (?P<what>\S+) is invalid\. Allowed precision values|Unknown mixed_precision mode: (?P<mode>\S+?)\.",
+                source="Lightning 1.5 to 2.6, Accelerate 0.10 to 1.13",
+            ),
+        ),
+        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("?", seen.groups.get("mode", ""))),
     ),
 )

@@ -2,9 +2,66 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import Cause, Signature, register, with_message
+from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.diagnose.words import LINT
 from torch_doctor.model import Remediation
+
+
+def _in_place(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A parameter that is changed by hand is another case than a tensor that backward saved."""
+    text = seen.log.lines[seen.index].text
+    if "leaf Variable" in text:
+        return with_message(
+            verdict,
+            "a parameter (a leaf tensor that requires grad) was modified in place outside of no_grad, as a hand-written "
+            "update or initialisation does",
+            Remediation(
+                "Change parameters under no_grad, or let the optimizer do it",
+                ("with torch.no_grad():\n    w -= lr * w.grad", "nn.init.normal_(layer.weight)", LINT),
+            ),
+        )
+    if "is at version" in text and "which is output" not in text:
+        what = seen.groups.get("what", "a parameter")
+        return with_message(
+            verdict,
+            f"a parameter or buffer itself ({what}) was changed in place between forward and backward: by optimizer.step(), or under DDP "
+            "by the broadcast of BatchNorm's buffers before a second forward pass",
+            Remediation(
+                "Call all backward passes before the steps; under DDP run one forward pass a step, or switch the broadcast of "
+                "buffers off",
+                (
+                    "DistributedDataParallel(model, broadcast_buffers=False)",
+                    "out = ddp_model(torch.cat([x1, x2]))",
+                    "torch.autograd.set_detect_anomaly(True)",
+                    LINT,
+                ),
+            ),
+        )
+    return with_message(verdict, verdict.message.replace(" (?)", ""))
+
+
+def _no_graph(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """With activation checkpointing and frozen embeddings the graph is cut at the first block."""
+    checkpointed = (
+        r"None of the inputs have requires_grad=True|torch/utils/checkpoint\.py|gradient_checkpointing ?= ?True"
+    )
+    if not seen.has(checkpointed):
+        return verdict
+    return with_message(
+        verdict,
+        "the loss has no graph: activation checkpointing (use_reentrant=True) cuts it where no input of a block requires "
+        "grad, as with LoRA on a frozen model",
+        Remediation(
+            "Let the embeddings' output require grad, or checkpoint without reentrance",
+            (
+                "model.enable_input_require_grads()",
+                "TrainingArguments(gradient_checkpointing_kwargs={'use_reentrant': False})",
+                "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
+                "[n for n, p in model.named_parameters() if p.requires_grad]",
+            ),
+        ),
+    )
+
 
 register(
     Cause(
@@ -80,7 +137,7 @@ register(
                 source="torch 1.6 to 2.15",
             ),
         ),
-        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace(" (?)", "")),
+        judge=_in_place,
     ),
     Cause(
         "GRD203",
@@ -105,6 +162,7 @@ register(
                 source="torch 0.4 to 2.15",
             ),
         ),
+        judge=_no_graph,
     ),
     Cause(
         "GRD231",

@@ -30,6 +30,96 @@ def noexec(seen: Seen, verdict: Verdict) -> Verdict | None:
     )
 
 
+def _named_compiler(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A compiler that the environment names and that does not work is another fault than none at all."""
+    named = seen.find(r"No working C\+\+ compiler found in [\w.]+: \(None, '(?P<cxx>[^']*/[^']*)'\)")
+    if "cl is not found" in seen.log.lines[seen.index].text:
+        return with_message(
+            verdict,
+            "no C++ compiler was found: on Windows inductor builds with cl of Visual Studio's build tools",
+            Remediation(
+                "Install the build tools, and start Python from their command prompt (x64), which sets the paths",
+                (
+                    "winget install Microsoft.VisualStudio.2022.BuildTools",
+                    "where cl",
+                    "set TORCH_COMPILE_DISABLE=1",
+                ),
+            ),
+        )
+    if named is None:
+        return verdict
+    return with_message(
+        verdict,
+        f"the C++ compiler that CXX names, {named['cxx']}, is not there or does not work: triton and inductor build code "
+        "at run time",
+        Remediation(
+            "Point CXX and CC to a compiler that works, or unset them, and install one with the C library's headers",
+            (f"{named['cxx']} --version", "unset CC CXX", "apt-get install -y gcc g++ libc6-dev"),
+        ),
+    )
+
+
+def _header(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """CUDA's own headers come from the toolkit, or with triton."""
+    if not seen.groups.get("header", "").startswith("cuda"):
+        return verdict
+    return with_message(
+        verdict,
+        f"{seen.groups['header']} is missing: the build needs CUDA's headers, which come with the toolkit or with triton's wheel",
+        Remediation(
+            "Reinstall triton, whose wheel has its headers, or install the toolkit's and name their folder",
+            (
+                "pip install --force-reinstall triton",
+                "apt-get install -y cuda-cudart-dev-12-8",
+                "export CPATH=/usr/local/cuda/include",
+            ),
+        ),
+    )
+
+
+def _arch(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """nvcc belongs to the CUDA toolkit, ptxas to triton."""
+    arch = seen.groups.get("arch", "")
+    if "nvcc" not in seen.log.lines[seen.index].text:
+        return with_message(verdict, verdict.message if arch else verdict.message.replace(" ?", ""))
+    return with_message(
+        verdict,
+        f"the CUDA toolkit's nvcc does not know the GPU's architecture {arch}: the toolkit is older than the GPU",
+        Remediation(
+            "Install a newer toolkit (CUDA 12.8 or later for sm_100 and sm_120) and point CUDA_HOME to it, or take a prebuilt "
+            "wheel of the extension",
+            (
+                "nvcc --version; ls -d /usr/local/cuda*",
+                "export CUDA_HOME=/usr/local/cuda-12.8 PATH=/usr/local/cuda-12.8/bin:$PATH",
+                'python -c "import torch; print(torch.version.cuda, torch.cuda.get_device_capability())"',
+            ),
+        ),
+    )
+
+
+def _triton(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A triton that is there and lacks a name is one of another torch."""
+    text = seen.log.lines[seen.index].text
+    if "'triton.ops" in text:
+        return with_message(
+            verdict,
+            "triton.ops does not exist any more: an old bitsandbytes (or another package) is installed beside a newer triton",
+            Remediation(
+                "Upgrade what imports it", ("pip install --upgrade bitsandbytes", "pip show triton bitsandbytes")
+            ),
+        )
+    if "cannot import name" not in text and "has no attribute" not in text:
+        return verdict
+    return with_message(
+        verdict,
+        "the installed triton is not the one that this torch was made for: a name that torch asks it for does not exist",
+        Remediation(
+            "Reinstall torch, which pins its triton, and see what replaced it",
+            ("pip install --force-reinstall torch", "pip show torch triton; pip check"),
+        ),
+    )
+
+
 register(
     Cause(
         "CMP201",
@@ -58,6 +148,13 @@ register(
                 "torch._inductor.config.cpp.cxx: (None, 'g++')",
                 "compiler found",
                 source="torch 2.0 to 2.15, torch/_inductor/cpp_builder.py",
+            ),
+            Signature(
+                "Compiler: ",
+                "torch._inductor.exc.InductorError: RuntimeError: Compiler: cl is not found.",
+                "Compiler: cl found",
+                r"Compiler: \S+ is not found",
+                source="torch 2.5 to 2.15 on Windows: the build tools of Visual Studio",
             ),
             Signature(
                 "InvalidCxxCompiler",
@@ -95,6 +192,7 @@ register(
             ),
         ),
         explains=("CMP22",),
+        judge=_named_compiler,
         references="https://github.com/triton-lang/triton",
     ),
     Cause(
@@ -134,6 +232,7 @@ register(
                 source="gcc, clang",
             ),
         ),
+        judge=_header,
         explains=("CMP22",),
     ),
     Cause(
@@ -451,9 +550,7 @@ register(
             ),
         ),
         explains=("CMP22",),
-        judge=lambda seen, verdict: with_message(
-            verdict, verdict.message if seen.groups.get("arch") else verdict.message.replace(" ?", "")
-        ),
+        judge=_arch,
     ),
     Cause(
         "CMP208",
@@ -508,6 +605,7 @@ register(
                 source="python 3.8 to 3.14",
             ),
         ),
+        judge=_triton,
     ),
     Cause(
         "CMP231",
@@ -647,5 +745,57 @@ register(
                 source="torch 2.6 to 2.9",
             ),
         ),
+    ),
+    Cause(
+        "CMP236",
+        "ptxas-older-than-triton",
+        "The ptxas that triton calls is older than the PTX that triton writes.",
+        "TRITON_PTXAS_PATH, or a triton that takes the system's CUDA toolkit, points to an old ptxas. It is no matter of "
+        "the GPU.",
+        "the ptxas that triton calls knows PTX up to {have} and triton writes {want}: it belongs to an older CUDA toolkit",
+        Remediation(
+            "Use the ptxas that comes with triton, or a newer toolkit's",
+            (
+                "unset TRITON_PTXAS_PATH",
+                "export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas; $TRITON_PTXAS_PATH --version",
+                "pip install --force-reinstall triton",
+            ),
+        ),
+        (
+            Signature(
+                "Unsupported .version",
+                "ptxas /tmp/tmpm0q.ptx, line 5; fatal   : Unsupported .version 8.7; current version is '8.3'",
+                "Unsupported .version of the format",
+                r"Unsupported \.version (?P<want>[\d.]+); current version is '(?P<have>[\d.]+)'",
+                source="ptxas of CUDA 11 to 13",
+            ),
+        ),
+        explains=("CMP2",),
+    ),
+    Cause(
+        "CMP240",
+        "compile-cache-removed-meanwhile",
+        "Files of inductor's cache disappeared while the compiler was to read them.",
+        "A cleaner of /tmp, another job that empties the cache, or a user name with characters that a shell or path does not "
+        "take.",
+        "a file of inductor's cache was gone when the compiler opened it ({file}): something cleans the folder, or its path is "
+        "not usable",
+        Remediation(
+            "Give the run a cache folder of its own, with a plain path, that nothing cleans",
+            (
+                "export TORCHINDUCTOR_CACHE_DIR=$HOME/.cache/inductor TRITON_CACHE_DIR=$HOME/.cache/triton",
+                "ls -ld /tmp/torchinductor_*",
+            ),
+        ),
+        (
+            Signature(
+                "torchinductor",
+                "g++: error: /tmp/torchinductor_u/dy/cdy.cpp: No such file or directory",
+                "g++: error: /workspace/x.cpp: No such file or directory",
+                r"(?:g\+\+|clang\+\+|gcc)(?:-\d+)?: error: (?P<file>\S*torchinductor\S*): No such file",
+                source="gcc 9 to 15, torch 2.0 to 2.15",
+            ),
+        ),
+        explains=("CMP22",),
     ),
 )

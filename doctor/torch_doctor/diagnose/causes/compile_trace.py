@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import DEGRADED, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+import re
+from dataclasses import replace
+
+from torch_doctor.diagnose.cause import DEGRADED, HINT, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
 
@@ -16,6 +19,39 @@ def _recompile(seen: Seen, verdict: Verdict) -> Verdict | None:
         f"torch.compile hit its recompilation limit{limit}{function}{reason}: sizes keep changing, each makes a "
         "new graph, and the frame runs "
         "eagerly and slowly from then on",
+    )
+
+
+def _fallback(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Under suppress_errors dynamo warns, and goes on in eager mode: what ended the run is something else."""
+    if not seen.near(r"WON'T CONVERT", 40, 0):
+        return verdict
+    return replace(
+        with_message(
+            verdict, f"torch.compile left a function uncompiled, and went on without it: {seen.groups['what']}"
+        ),
+        kind=HINT,
+    )
+
+
+def _item(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A number that is taken out of a tensor is no branch; it can be captured."""
+    text = seen.log.lines[seen.index].text
+    if not re.search(r"Tensor\.(?:item|tolist)|_local_scalar_dense", text):
+        return verdict
+    return with_message(
+        verdict,
+        "the compiled function takes a number out of a tensor (item(), int(), float(), tolist(), a tensor as a size), which "
+        "dynamo does not trace by default: a data-dependent value",
+        Remediation(
+            "Keep the tensor, take the number outside of the compiled function, or let dynamo capture it; without "
+            "fullgraph=True the graph breaks there",
+            (
+                "torch._dynamo.config.capture_scalar_outputs = True",
+                "torch._check(n >= 0); torch._check(n < x.size(0))  # bounds for what was captured",
+                "TORCH_LOGS=graph_breaks python train.py",
+            ),
+        ),
     )
 
 
@@ -176,6 +212,7 @@ register(
             ),
         ),
         explains=("CMP22",),
+        judge=_item,
     ),
     Cause(
         "CMP214",
@@ -192,12 +229,12 @@ register(
         ),
         (
             Signature(
-                "out of resource: shared memory",
+                ("out of resource: shared memory", "out of resource: tensor memory"),
                 "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 147456, Hardware "
                 "limit: 101376. Reducing "
                 "block sizes or `num_stages` may help.",
                 "out of resource",
-                r"out of resource: shared memory, Required: (?P<need>\d+), Hardware limit: (?P<have>\d+)",
+                r"out of resource: (?:shared|tensor) memory, Required: (?P<need>\d+), Hardware limit: (?P<have>\d+)",
                 source="triton 2.1 to 3.6",
             ),
         ),
@@ -232,6 +269,7 @@ register(
                 source="torch 2.0 to 2.15",
             ),
         ),
+        judge=_fallback,
         kind=VAGUE,
     ),
     Cause(
@@ -250,7 +288,7 @@ register(
                 "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:\nCppCompileError: C++ compile "
                 "error",
                 "backend compiled",
-                r"BackendCompilerFailed: (?P<what>[^\n]+)",
+                r"BackendCompilerFailed: (?:backend='\w+' raised:\s*\n)?(?P<what>[^\n]+)",
                 source="torch 2.0 to 2.6",
             ),
             Signature(
@@ -282,6 +320,168 @@ register(
                 source="torch 2.0 to 2.15",
             ),
         ),
+        judge=_fallback,
         kind=VAGUE,
+    ),
+    Cause(
+        "CMP235",
+        "double-backward-under-compile",
+        "A gradient of a gradient was taken through a compiled function.",
+        "AOTAutograd compiles forward and backward, and no backward of the backward: gradient penalties, meta-learning "
+        "and Hessians need one.",
+        "a gradient of a gradient (create_graph=True: a gradient penalty, a Hessian) goes through a compiled function, "
+        "whose backward cannot be differentiated",
+        Remediation(
+            "Leave this part uncompiled, or compile with a back end that keeps eager autograd",
+            (
+                "@torch.compiler.disable  # on the function of the penalty",
+                "torch.compile(model, backend='eager')",
+                "TORCH_COMPILE_DISABLE=1 python train.py",
+            ),
+        ),
+        (
+            Signature(
+                "does not currently support double backward",
+                "RuntimeError: torch.compile with aot_autograd does not currently support double backward",
+                "double backward",
+                source="torch 2.0 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "CMP237",
+        "triton-kernel-not-loadable",
+        "triton made a kernel that cannot be compiled or loaded for this GPU.",
+        "A GPU older than the kernel's data type (bf16 before Ampere), a driver that is older than triton's PTX, or a cache of "
+        "another machine.",
+        "triton made a kernel that cannot be compiled or loaded on this GPU ({what}): bf16 on a GPU before Ampere, a driver "
+        "older than triton's code, or a kernel cache of another machine",
+        Remediation(
+            "Clear the cache, compare GPU, driver and triton, use float16 in place of bf16 on GPUs before Ampere, and go on "
+            "without torch.compile meanwhile",
+            (
+                "rm -rf ~/.triton/cache /tmp/torchinductor_*",
+                'python -c "import torch, triton; print(torch.cuda.get_device_capability(), torch.version.cuda, '
+                'triton.__version__)"; nvidia-smi',
+                "TORCH_COMPILE_DISABLE=1 python train.py",
+            ),
+        ),
+        (
+            Signature(
+                "Triton Error [CUDA]: ",
+                "RuntimeError: Triton Error [CUDA]: device kernel image is invalid",
+                "Triton Error [CUDA]: an illegal memory access was encountered",
+                r"Triton Error \[CUDA\]: (?P<what>device kernel image is invalid|no kernel image is available[^\n]*|invalid "
+                r"argument|the provided PTX was compiled with an unsupported toolchain)",
+                source="triton 2.x and 3.x",
+            ),
+            Signature(
+                "PassManager::run failed",
+                "RuntimeError: PassManager::run failed",
+                "PassManager::run",
+                r"(?P<what>PassManager::run failed)",
+                source="triton 2.1 to 3.6",
+            ),
+        ),
+        kind=VAGUE,
+        explains=("CMP22", "GPU206", "GPU253", "GPU223"),
+        decide='python -c "import torch; print(torch.cuda.get_device_capability(), torch.cuda.is_bf16_supported())"',
+    ),
+    Cause(
+        "CMP238",
+        "dynamic-dimension-is-fixed",
+        "A dimension was marked dynamic, and the code fixes it.",
+        "torch.export and mark_dynamic want code that holds for every size; a branch, a reshape or a constant makes it one.",
+        "a dimension that was declared dynamic is fixed by the code[[ ({what})]]: a branch, reshape or constant in the model "
+        "holds for one size only",
+        Remediation(
+            "Find the guard with TORCH_LOGS, take the size from the tensor in place of a constant, or declare the dimension "
+            "static (or maybe_mark_dynamic)",
+            (
+                "TORCH_LOGS=+dynamic python train.py",
+                "torch._dynamo.maybe_mark_dynamic(x, 0)",
+                "x.view(x.size(0), -1)",
+            ),
+        ),
+        (
+            Signature(
+                "Constraints violated (",
+                "torch._dynamo.exc.UserError: Constraints violated (batch)! For more information, run with "
+                'TORCH_LOGS="+dynamic".',
+                "constraints violated",
+                r"Constraints violated \((?P<what>[^)\n]*(?:\([^)]*\)[^)\n]*)*)\)!",
+                source="torch 2.1 to 2.15",
+            ),
+        ),
+        explains=("CMP211", "CMP221"),
+    ),
+    Cause(
+        "CMP239",
+        "compiled-code-got-another-shape",
+        "Compiled code got a tensor of another size or stride than it was made for.",
+        "The check belongs to inductor's code. A custom operator whose fake form is wrong, a parameter that was replaced "
+        "after compiling, or a dimension that was marked static while it changes.",
+        "inductor's code got a tensor of another size or stride than it was compiled for ({what})",
+        Remediation(
+            "Look at custom operators' fake forms and at tensors that change after compiling; mark the dimension dynamic, drop "
+            "the last incomplete batch, and compare with the aot_eager back end",
+            (
+                "torch._dynamo.mark_dynamic(x, 0)",
+                "DataLoader(..., drop_last=True)",
+                "torch.compile(model, backend='aot_eager')",
+                "torch.library.opcheck(op, args)",
+            ),
+        ),
+        (
+            Signature(
+                "expected size ",
+                "AssertionError: expected size 31==32, stride 128==128 at dim=0",
+                "expected size 31",
+                r"AssertionError: (?P<what>expected size \d+==\d+, stride \d+==\d+ at dim=\d+)",
+                source="torch 2.0 to 2.15, assert_size_stride",
+            ),
+        ),
+        kind=VAGUE,
+    ),
+    Cause(
+        "CMP241",
+        "compiled-function-traced-again",
+        "A function that torch.compile had optimised was traced by another tracer.",
+        "torch.fx, torch.jit and quantisation trace the plain module.",
+        "a compiled function was given to another tracer (torch.fx, torch.jit, export or quantisation), which wants the plain "
+        "module",
+        Remediation(
+            "Trace the module that was compiled, not its compiled form, and compile last",
+            ("plain = getattr(model, '_orig_mod', model)", "model = torch.compile(model)  # after all other tracing"),
+        ),
+        (
+            Signature(
+                "using FX to symbolically trace a dynamo-optimized function",
+                "RuntimeError: Detected that you are using FX to symbolically trace a dynamo-optimized function. This is not "
+                "supported at the moment.",
+                "FX traced a function",
+                source="torch 2.0 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "CMP242",
+        "not-expressible-in-torchscript",
+        "torch.jit.script does not know a construct of the code.",
+        "TorchScript is a subset of Python, with types of its own, and is no longer developed.",
+        "torch.jit.script cannot express this: {what}",
+        Remediation(
+            "Trace with an example, leave the function out, or use torch.compile or torch.export in its place",
+            ("torch.jit.trace(model, example)", "@torch.jit.ignore", "torch.export.export(model, (example,))"),
+        ),
+        (
+            Signature(
+                ("NotSupportedError: ", "UnsupportedNodeError: "),
+                "torch.jit.frontend.NotSupportedError: Compiled functions can't take variable number of arguments",
+                "NotSupportedError: x",
+                r"torch\.jit\.frontend\.(?:NotSupportedError|UnsupportedNodeError): (?P<what>[^\n]*)",
+                source="torch 1.0 to 2.15",
+            ),
+        ),
     ),
 )

@@ -11,6 +11,27 @@ from torch_doctor.model import Remediation
 
 def devices(seen: Seen, verdict: Verdict) -> Verdict | None:
     """Two GPUs are another story than a GPU and the CPU: an attribute that does not follow .to()."""
+    if "metric calculation" in seen.log.lines[seen.index].text:
+        return with_message(
+            verdict,
+            "a metric of torchmetrics is on another device than its inputs: it is a module with state of its own",
+            Remediation(
+                "Make it a submodule, so that it follows the module, or move it",
+                (
+                    "self.accuracy = MulticlassAccuracy(num_classes=n)  # in __init__",
+                    "metric = MulticlassAccuracy(num_classes=n).to(device)",
+                ),
+            ),
+        )
+    if "hidden tensor" in seen.groups.get("devices", "") or "Input and " in seen.groups.get("devices", ""):
+        return with_message(
+            verdict,
+            f"the input and the hidden state of an RNN are on different devices ({seen.groups['devices'].split('found ')[-1]})",
+            Remediation(
+                "Make the hidden state on the input's device",
+                ("h = torch.zeros(layers, x.size(0), width, device=x.device)", "h = h.to(x.device)"),
+            ),
+        )
     found = sorted(set(re.findall(r"\b(?:cuda:\d+|cpu|mps(?::\d+)?|xpu:\d+|meta)\b", seen.groups.get("devices", ""))))
     if len(found) >= 2 and "cpu" not in found:
         return with_message(
@@ -104,6 +125,54 @@ register(
                 "indices on cpu",
                 source="torch 1.4 to 2.15",
             ),
+            Signature(
+                "Unhandled FakeTensor Device Propagation",
+                "got RuntimeError('Unhandled FakeTensor Device Propagation for aten.add.Tensor, found two different devices "
+                "cuda:0, cpu')",
+                "FakeTensor Device",
+                r"Unhandled FakeTensor Device Propagation for [\w.]+, (?P<devices>found two different devices [\w:]+, [\w:]+)",
+                source="torch 2.0 to 2.15, torch.compile and export",
+            ),
+            Signature(
+                "tensors are not at the same device",
+                "RuntimeError: Input and hidden tensors are not at the same device, found input tensor at cuda:0 and "
+                "hidden tensor at cpu",
+                "at the same device",
+                r"(?P<devices>Input and \w+ tensors are not at the same device, found [^\n]*)",
+                source="torch 1.0 to 2.15, RNNs",
+            ),
+            Signature(
+                "module must have its parameters and buffers on device",
+                "RuntimeError: module must have its parameters and buffers on device cuda:0 (device_ids[0]) but found "
+                "one of them on device: cpu",
+                "module on device",
+                r"module must have its parameters and buffers on device (?P<devices>[^\n]*)",
+                source="torch 1.0 to 2.15, DataParallel",
+            ),
+            Signature(
+                (
+                    "Encountered different devices in metric calculation",
+                    "Placeholder storage has not been allocated on MPS",
+                ),
+                "RuntimeError: Encountered different devices in metric calculation (see stacktrace for details).",
+                "different devices in metrics",
+                r"Encountered different devices in metric calculation|Placeholder storage has not been allocated on MPS device",
+                source="torchmetrics 0.5 to 1.8; torch 1.12 to 2.15 on MPS: an input or the model is still on the CPU",
+            ),
+            Signature(
+                ("but expected on ", "but expected it to be on "),
+                "RuntimeError: Tensor for argument weight is on cpu but expected on mps",
+                "but expected on time",
+                r"Tensor for argument (?:#\d+ )?'?\w+'? is on (?P<devices>[\w:]+,? but expected (?:it to be )?on [\w:]+)",
+                source="torch 1.12 to 2.15 on MPS",
+            ),
+            Signature(
+                "all tensors must be on devices[",
+                "RuntimeError: all tensors must be on devices[0]",
+                "tensors on devices",
+                r"all tensors must be on devices\[\d+\]",
+                source="torch 0.3 to 1.9, DataParallel",
+            ),
         ),
         judge=devices,
         explains=("CMP2",),
@@ -149,6 +218,70 @@ register(
                 "pin memory",
                 r"cannot pin '",
                 source="torch 0.4 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "DEV205",
+        "lengths-not-on-the-cpu",
+        "pack_padded_sequence got its lengths on the GPU.",
+        "They are read on the host, and have to be there.",
+        "the lengths of packed sequences are on the GPU, and are wanted on the CPU as int64",
+        Remediation("Move them", ("pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)",)),
+        (
+            Signature(
+                "'lengths' argument should be a 1D CPU int64 tensor",
+                "RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor",
+                "'lengths' argument",
+                source="torch 1.5 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "DEV206",
+        "operator-missing-on-mps",
+        "Apple's GPU back end does not have an operator.",
+        "The fallback runs it on the CPU, and is off by default.",
+        "the MPS device has no {what}",
+        Remediation(
+            "Let such operators run on the CPU, which is set before torch is imported, or move this part there",
+            ("export PYTORCH_ENABLE_MPS_FALLBACK=1", "pip install --upgrade torch"),
+        ),
+        (
+            Signature(
+                "implemented for the MPS device",
+                "NotImplementedError: The operator 'aten::_upsample_bicubic2d_aa.out' is not currently implemented for the MPS "
+                "device.",
+                "implemented for the MPS device already",
+                r"The operator '(?P<what>[\w:.]+)' is not current(?:ly)? implemented for the MPS device",
+                source="torch 1.12 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "DEV207",
+        "generator-on-another-device",
+        "A random generator is on another device than what it draws for.",
+        "torch.set_default_device('cuda') or set_default_tensor_type makes a DataLoader's sampler draw on the GPU with a "
+        "generator of the CPU, or the other way round.",
+        "a random generator is on {have} where one on {want} is wanted: a default device was set, and a sampler or random_split "
+        "draws with another",
+        Remediation(
+            "Give the loader a generator on the default device, or leave the default device alone and name devices where they "
+            "are needed",
+            (
+                "DataLoader(ds, shuffle=True, generator=torch.Generator(device='cuda'))",
+                "random_split(ds, lengths, generator=torch.Generator(device='cuda'))",
+                "torch.set_default_device('cpu')",
+            ),
+        ),
+        (
+            Signature(
+                "device type for generator but found",
+                "RuntimeError: Expected a 'cuda' device type for generator but found 'cpu'",
+                "device type for the generator",
+                r"Expected a '(?P<want>\w+)(?::\d+)?' device type for generator but found '(?P<have>\w+)",
+                source="torch 1.6 to 2.15",
             ),
         ),
     ),

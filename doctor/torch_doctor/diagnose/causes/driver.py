@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch_doctor.diagnose.cause import DEGRADED, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
+
+#: major version of CUDA -> the oldest wheels for it that are still made; they run on each driver of that major version
+_WHEELS = {11: "cu118", 12: "cu126"}
 
 
 def driver_too_old(seen: Seen, verdict: Verdict) -> Verdict | None:
     """'found version 11040' is what CUDA the driver supports: 1000 x major + 10 x minor."""
     found = seen.groups.get("version")
+    if "UserWarning" in seen.log.lines[seen.index].text:
+        verdict = replace(verdict, kind=DEGRADED)  # the run goes on, on the CPU
     if not found:
         return verdict
     number = int(found)
@@ -20,12 +27,51 @@ def driver_too_old(seen: Seen, verdict: Verdict) -> Verdict | None:
             f"Update the NVIDIA driver of the host, or install a torch that is built for CUDA {number // 1000}",
             (
                 "nvidia-smi",
-                f"pip install torch --index-url https://download.pytorch.org/whl/cu{number // 1000}8"
-                if number // 1000 == 11
+                f"pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/{_WHEELS[number // 1000]}"
+                if number // 1000 in _WHEELS
                 else 'python -c "import torch; print(torch.version.cuda)"',
             ),
         ),
         driver_cuda=cuda,
+    )
+
+
+def _daemon(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Kubernetes asks containerd, not Docker."""
+    if "no runtime for" not in seen.log.lines[seen.index].text:
+        return verdict
+    return with_message(
+        verdict,
+        "containerd on this node has no NVIDIA runtime, which the pod's runtime class asks for",
+        Remediation(
+            "Configure containerd on the node and restart it, or install the GPU operator",
+            (
+                "sudo nvidia-ctk runtime configure --runtime=containerd",
+                "sudo systemctl restart containerd",
+                "kubectl get runtimeclass nvidia",
+            ),
+        ),
+    )
+
+
+def _module(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A module that loads and cannot start the card is another case than one that does not load."""
+    if "RmInitAdapter" not in seen.groups["what"]:
+        return verdict
+    return with_message(
+        verdict,
+        f"the NVIDIA driver is loaded and cannot start the GPU ({seen.groups['what']}): the card, its power or slot, its "
+        "firmware (GSP), or a driver that does not know it",
+        Remediation(
+            "Power the machine off and on, reseat the card and check its power, try another driver (the open kernel module for "
+            "new GPUs), or without the GSP firmware",
+            (
+                "sudo poweroff",
+                "dmesg -T | grep -i -E 'nvrm|pcie|aer'",
+                "echo 'options nvidia NVreg_EnableGpuFirmware=0' | sudo tee /etc/modprobe.d/nvidia-gsp.conf; sudo reboot",
+                "sudo nvidia-bug-report.sh",
+            ),
+        ),
     )
 
 
@@ -267,6 +313,12 @@ register(
                 "Error 99: x",
                 source="CUDA 10 to 13",
             ),
+            Signature(
+                "cuda runtime error (30)",
+                "RuntimeError: cuda runtime error (30) : unknown error at /pytorch/aten/src/THC/THCGeneral.cpp:51",
+                "cuda runtime error (35)",
+                source="torch 0.3 to 1.4",
+            ),
         ),
         kind=DEGRADED,
         explains=("GPU2",),
@@ -312,12 +364,14 @@ register(
                 source="Docker 17 to 24",
             ),
             Signature(
-                "unresolvable CDI devices",
-                "failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=all",
-                "CDI devices",
-                source="Docker 25 to 29, Podman",
+                "is configured",
+                'Failed to create pod sandbox: failed to get sandbox runtime: no runtime for "nvidia" is configured',
+                'the runtime "nvidia" is configured',
+                r"no runtime for \"nvidia[\w-]*\" is configured",
+                source="containerd 1.4 to 2.1",
             ),
         ),
+        judge=_daemon,
     ),
     Cause(
         "GPU211",
@@ -392,6 +446,7 @@ register(
                 source="NVIDIA kernel module 470 to 590",
             ),
         ),
+        judge=_module,
         explains=("GPU2",),
     ),
     Cause(
@@ -472,6 +527,14 @@ register(
                 r"(?P<what>Requested node configuration is not available)",
                 source="Slurm",
             ),
+            Signature(
+                "devices unavailable for nvidia.com/",
+                "Pod was rejected: Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. Requested: 1, "
+                "Available: 0, which is unexpected",
+                "devices for nvidia.com/gpu",
+                r"(?P<what>requested number of devices unavailable for nvidia\.com/[\w.-]+\. Requested: \d+, Available: \d+)",
+                source="Kubernetes 1.10 to 1.34, kubelet: the device plugin was restarted or sees the GPU as unhealthy",
+            ),
         ),
     ),
     Cause(
@@ -525,5 +588,56 @@ register(
             ),
         ),
         explains=("PKG2", "GPU2"),
+    ),
+    Cause(
+        "GPU238",
+        "cuda-driver-not-initialised",
+        "CUDA's driver did not initialise, and the run goes on without a GPU.",
+        "The GPU is in MIG mode and has no instance, the container lacks device nodes or the compute capability, or the driver "
+        "is a stub. nvidia-smi needs less and works all the same.",
+        "CUDA's driver did not initialise, so that torch has no GPU: a GPU in MIG mode without an instance, device nodes that "
+        "the container lacks, or a container without the compute capability",
+        Remediation(
+            "Make a MIG instance or switch MIG off, and start the container with GPUs and the compute capability",
+            (
+                "nvidia-smi -L; ls -l /dev/nvidia*",
+                "sudo nvidia-smi mig -cgi 0 -C  # or: sudo nvidia-smi -mig 0",
+                "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
+            ),
+        ),
+        (
+            Signature(
+                "you might not have a CUDA gpu",
+                "UserWarning: CUDA initialization: CUDA driver initialization failed, you might not have a CUDA gpu.",
+                "you might have a CUDA gpu",
+                source="torch 1.9 to 2.15, c10/cuda/CUDAFunctions.cpp",
+            ),
+        ),
+        kind=DEGRADED,
+        explains=("GPU212", "GPU257"),
+        decide="nvidia-smi -L; ls -l /dev/nvidia*",
+    ),
+    Cause(
+        "GPU239",
+        "stub-driver-loaded",
+        "The stub of libcuda was loaded in place of the driver.",
+        "The toolkit's folder stubs holds a libcuda for linking. On LD_LIBRARY_PATH it comes before the driver's.",
+        "the toolkit's stub of libcuda is loaded in place of the driver: its folder stubs is on LD_LIBRARY_PATH",
+        Remediation(
+            "Take the stubs out of LD_LIBRARY_PATH; they are for linking only (LIBRARY_PATH)",
+            (
+                "export LD_LIBRARY_PATH=$(echo $LD_LIBRARY_PATH | tr : '\\n' | grep -v stubs | paste -sd:)",
+                "ldconfig -p | grep libcuda",
+            ),
+        ),
+        (
+            Signature(
+                "driver is a stub library",
+                "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 34: CUDA driver is a stub library",
+                "a stub library",
+                source="CUDA 11 to 13",
+            ),
+        ),
+        explains=("GPU2",),
     ),
 )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.runs import progress
 from torch_doctor.diagnose.trends import rising
+from torch_doctor.diagnose.validation import validation
 from torch_doctor.model import Remediation, mib
 
 _UNITS = {
@@ -15,9 +17,9 @@ _UNITS = {
     "MiB": 1 << 20,
     "GiB": 1 << 30,
     "TiB": 1 << 40,
-    "KB": 1000,
-    "MB": 10**6,
-    "GB": 10**9,
+    "KB": 1 << 10,  # the text of the MPS back end writes MB and counts in MiB
+    "MB": 1 << 20,
+    "GB": 1 << 30,
 }
 
 
@@ -36,13 +38,17 @@ FRAGMENTED, OTHERS, LITTLE = 0.1, 0.25, 0.4
 
 #: share of the GPU from which one tensor is suspicious
 HUGE = 0.4
+#: share of the GPU in private pools from which CUDA graphs are the reason
+POOLED = 0.2
+#: bytes that nvidia-smi lists for processes from which they are the reason
+LISTED = 2 << 30
 #: bytes of a CUDA context with cuBLAS and cuDNN, roughly
 CONTEXT = 600 << 20
 
 
 def size(pattern: str, text: str) -> float | None:
     """The size that follows the pattern in the text, in bytes."""
-    match = re.search(pattern + r"\s*" + _SIZE, text)
+    match = re.search(f"(?:{pattern})" + r"\s*" + _SIZE, text)
     return float(match[1]) * _UNITS[match[2]] if match else None
 
 
@@ -50,11 +56,15 @@ def read_oom(text: str) -> dict[str, float]:
     """The figures of a CUDA OOM text, torch 1.0 to 2.15, in bytes; what is not there is left out."""
     first = text.split("Tried to allocate")[-1] if "Tried to allocate" in text else text
     found: dict[str, float | None] = {
-        "tried": size(r"[Tt]ried to allocate", text),
-        "total": size(r"total capac\w+ of", text) or _before(r"total capacity", text),
-        "free": size(r"of which", text) or _before(r"free", first) or size(r"\bfree memory\b", text),
+        "tried": size(r"[Tt]ried to allocate|Requested\s*:", text),
+        "total": size(r"total capac\w+ of|max allowed:|Device limit\s*:", text) or _before(r"total capacity", text),
+        "free": size(r"of which|Free \(according to CUDA\)\s*:", text)
+        or _before(r"free", first)
+        or size(r"\bfree memory\b", text),
         "this": size(r"this process has", text),
-        "allocated": size(r"Of the allocated memory", text) or _before(r"already allocated", text),
+        "allocated": size(r"Of the allocated memory|MPS allocated:|Currently allocated\s*:", text)
+        or _before(r"already allocated", text),
+        "pools": size(r"by PyTorch, with", text),
         "reserved_unused": None,
         "reserved": _before(r"reserved in total", text) or _before(r"cached", text),
         "others": sum(float(m[1]) * _UNITS[m[2]] for m in re.finditer(r"Process \d+ has " + _SIZE, text)) or None,
@@ -72,15 +82,25 @@ def _before(words: str, text: str) -> float | None:
 
 def oom(seen: Seen, verdict: Verdict) -> Verdict | None:
     """Who has the memory: another process, this one's cache, its growing graph, or its batch."""
-    text = " ".join(line.text for line in seen.log.lines[seen.index : seen.end + 4])
+    if "executable batch size" in seen.log.lines[seen.index].text:
+        return with_message(
+            verdict, "the GPU's memory does not hold a batch of one sample: every batch size down to 1 failed"
+        )
+    text = " ".join(line.text for line in seen.log.lines[seen.index : seen.end + 6])
     text = text[: text.find("Traceback")] if "Traceback" in text else text
     figures = read_oom(text)
     evidence = {f"{k}_bytes": round(v) for k, v in figures.items()}
+    if allowed := re.search(r"free\. ([\d.]+ [KMGT]iB) allowed;", text):
+        return _fraction(verdict, allowed[1], evidence)
     total, this = figures.get("total"), figures.get("this")
     others = figures.get("others", 0.0)
     if total and this is None and others:
         this = _own_of(text, figures)
         others -= this
+    if seen.near(_LOADING, 12, 0):
+        return _loading(verdict, figures, evidence)
+    if others and _ranks_on_one_gpu(seen):
+        return _one_gpu(verdict, evidence)
     if total and others >= OTHERS * total and (this is None or others > this):
         return _others(verdict, others, this, total, evidence)
     if this is None and figures.get("reserved"):
@@ -110,12 +130,51 @@ def _others(verdict: Verdict, others: float, this: float | None, total: float, e
     own = f", this one has {mib(this)}" if this is not None else ""
     return with_message(
         verdict,
-        f"another process holds {mib(others)} of the GPU's {mib(total)}{own}",
+        f"another process holds {mib(others)} of the GPU's {mib(total) if total else 'memory'}{own}",
         Remediation(
             "Use another GPU, or stop the other job; in a container without the host's PIDs, look on the host",
             (
                 "nvidia-smi --query-compute-apps=pid,used_memory,process_name --format=csv",
                 "CUDA_VISIBLE_DEVICES=1 python train.py",
+            ),
+        ),
+        **evidence,
+    )
+
+
+def _fraction(verdict: Verdict, allowed: str, evidence: dict[str, int]) -> Verdict:
+    return with_message(
+        verdict,
+        f"this process may use {allowed} of the GPU only (set_per_process_memory_fraction), and reached that; the GPU itself has "
+        "memory left",
+        Remediation(
+            "Raise the fraction or leave it out",
+            ("torch.cuda.set_per_process_memory_fraction(1.0)", "unset PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF"),
+        ),
+        **evidence,
+    )
+
+
+def _ranks_on_one_gpu(seen: Seen) -> bool:
+    """True where several ranks of this run ran out of memory on the same GPU."""
+    on: dict[str, set[int]] = {}
+    for line in seen.log.lines:
+        if line.rank is not None and (match := re.search(r"CUDA out of memory\.[^\n]*?\bGPU (\d+)", line.text)):
+            on.setdefault(match[1], set()).add(line.rank)
+    return any(len(ranks) > 1 for ranks in on.values())
+
+
+def _one_gpu(verdict: Verdict, evidence: dict[str, int]) -> Verdict:
+    return with_message(
+        verdict,
+        "several ranks of this run fill the same GPU, while the others stand idle: they were not given a device each",
+        Remediation(
+            "Set the device from LOCAL_RANK before anything is put on the GPU, and use it in place of 'cuda'; load checkpoints "
+            "with map_location",
+            (
+                "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
+                "device = torch.device('cuda', int(os.environ['LOCAL_RANK']))",
+                "torch.load(path, map_location='cpu')",
             ),
         ),
         **evidence,
@@ -153,28 +212,92 @@ def _fragmented(verdict: Verdict, unused: float, tried: float, evidence: dict[st
     )
 
 
-def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict[str, int]) -> Verdict:
-    place = (
-        f"{mib(figures['allocated'])} of {mib(figures['total'])}"
-        if {"allocated", "total"} <= set(figures)
-        else "the GPU's memory"
-    )
-    if in_validation(seen):
-        return with_message(verdict, _IN_VALIDATION, _NO_GRAD, **evidence)
-    if seen.near(r"torch/serialization\.py|safetensors/torch\.py", 12, 0):
-        return with_message(
-            verdict,
-            f"GPU memory ran out while a checkpoint was loaded onto the GPU ({place}): its tensors come beside those "
-            "of the model",
-            Remediation(
-                "Load to the CPU, copy into the model, and drop the checkpoint",
-                (
-                    "state = torch.load(path, map_location='cpu', mmap=True)",
-                    "model.load_state_dict(state); del state",
-                ),
+#: the frames of a checkpoint that is loaded
+_LOADING = r"torch/serialization\.py|safetensors/torch\.py"
+
+
+def _loading(verdict: Verdict, figures: dict[str, float], evidence: dict[str, int]) -> Verdict:
+    ranks = "; the other processes on this GPU are ranks that do the same" if figures.get("others") else ""
+    return with_message(
+        verdict,
+        f"GPU memory ran out while a checkpoint was loaded onto the GPU ({_place(figures)}): its tensors come beside "
+        f"those of the model{ranks}",
+        Remediation(
+            "Load to the CPU, copy into the model, and drop the checkpoint",
+            (
+                "state = torch.load(path, map_location='cpu', mmap=True)",
+                "model.load_state_dict(state); del state",
             ),
-            **evidence,
-        )
+        ),
+        **evidence,
+    )
+
+
+def _pools(verdict: Verdict, figures: dict[str, float], evidence: dict[str, int]) -> Verdict:
+    return with_message(
+        verdict,
+        f"{mib(figures['pools'])} of the GPU's {mib(figures['total'])} lie in private pools of CUDA graphs, which give "
+        "nothing back: one graph is kept for each shape",
+        Remediation(
+            "Compile without CUDA graphs, or give the graphs few shapes (pad or bucket, drop the last batch)",
+            (
+                "torch.compile(model)  # in place of mode='reduce-overhead'",
+                "TORCHINDUCTOR_CUDAGRAPHS=0 python train.py",
+                "DataLoader(..., drop_last=True)",
+            ),
+        ),
+        **evidence,
+    )
+
+
+def _place(figures: dict[str, float]) -> str:
+    if {"allocated", "total"} <= set(figures):
+        return f"{mib(figures['allocated'])} of {mib(figures['total'])}"
+    return "the GPU's memory"
+
+
+#: frames of what needs memory whatever the batch -> (what happened, remedy)
+_PHASES: tuple[tuple[str, str, Remediation], ...] = (
+    (
+        r"initialize_optimizer_states|torch/optim/\w+\.py|in _init_group|exp_avg|bitsandbytes/optim",
+        "GPU memory ran out in the optimizer's first step ({place}): Adam keeps two more tensors for each parameter, whatever "
+        "the batch",
+        Remediation(
+            "Use an optimizer in 8 bits, train fewer parameters (LoRA), or shard or offload the states over the GPUs or to the "
+            "host (FSDP, ZeRO)",
+            (
+                "bnb.optim.AdamW8bit(model.parameters())",
+                "ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW)",
+                '"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}  // DeepSpeed',
+            ),
+        ),
+    ),
+    (
+        r"transformers/modeling_utils\.py|from_pretrained\(|in (?:_apply|convert|_apply_fn)$|in caching_allocator_warmup"
+        r"|(?:model|net)\w*\.(?:cuda|to)\(",
+        "GPU memory ran out while the model was put on the GPU ({place}): its weights alone do not fit, whatever the batch",
+        Remediation(
+            "Load it in a smaller type (bf16, 8 or 4 bits), spread it over the GPUs, or take a larger GPU",
+            (
+                "AutoModel.from_pretrained(path, dtype=torch.bfloat16, device_map='auto')",
+                "BitsAndBytesConfig(load_in_4bit=True)",
+                "nvidia-smi",
+            ),
+        ),
+    ),
+)
+
+
+def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict[str, int]) -> Verdict:
+    place = _place(figures)
+    if found := validation(seen):
+        return with_message(verdict, found[0], found[1], **evidence)
+    if figures.get("pools", 0.0) >= POOLED * figures.get("total", float("inf")):
+        return _pools(verdict, figures, evidence)
+    begun = any(i < seen.index for i in progress(seen.log))
+    for frames, message, remedy in () if begun else _PHASES:
+        if seen.near(frames, 10, 2):
+            return with_message(verdict, message.replace("{place}", place), remedy, **evidence)
     growth = rising(seen.log, seen.index, r"(?:alloc\w*|mem\w*|reserved|gpu_mem)\D{0,12}([\d.]+) ?([GM]i?B|G|M)?\b")
     steps = rising(seen.log, seen.index, r"\b(?:step|iter|it|epoch)\b\W{0,3}(\d+)")
     if growth or _late(figures):
@@ -212,10 +335,10 @@ def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict
         )
     return with_message(
         verdict,
-        f"this process filled the GPU by itself ({place}; {mib(figures['tried'])} more were asked for)"
+        f"this process filled the GPU's memory by itself ({place}; {mib(figures['tried'])} more were asked for)"
         if "tried" in figures
         else verdict.message,
-        None,
+        _MPS if "MPS backend" in seen.log.lines[seen.index].text else None,
         **evidence,
     )
 
@@ -226,35 +349,36 @@ def _late(figures: dict[str, float]) -> bool:
     return bool(total) and tried <= 64 << 20 and tried <= 0.01 * total and allocated >= 0.9 * total
 
 
-_IN_VALIDATION = "GPU memory ran out in validation: its batches run without no_grad, so that their graphs accumulate"
-
-
-_NO_GRAD = Remediation(
-    "Run validation under torch.no_grad() or torch.inference_mode(), and keep its outputs detached and on the CPU",
-    ("with torch.inference_mode():\n    validate(model, loader)", "torch-doctor lint train.py"),
+_MPS = Remediation(
+    "Use a smaller batch with gradient accumulation, bf16 autocast, and free the cache; a high watermark ratio of 0.0 "
+    "lets the whole machine swap",
+    ("torch.autocast('mps', torch.bfloat16)", "torch.mps.empty_cache()"),
 )
-
-
-def in_validation(seen: Seen) -> bool:
-    """True where a frame of the traceback above is a validation's."""
-    first = max(0, seen.index - 40)
-    lines = [line.text for line in seen.log.lines[first : seen.index]]
-    starts = [i for i, text in enumerate(lines) if text.startswith("Traceback")]
-    frames = "\n".join(lines[starts[-1] if starts else 0 :])
-    return (
-        re.search(
-            r"line \d+, in (?:\w*\.)?_?(?:valid\w*|eval\w*|test\w*|infer\w*|predict\w*|\w+_(?:eval|val|valid\w*"
-            r"|test))\b",
-            frames,
-        )
-        is not None
-    )
 
 
 def bare(seen: Seen, verdict: Verdict) -> Verdict | None:
     """The driver's own out of memory, without figures."""
-    if in_validation(seen):
-        return with_message(verdict, _IN_VALIDATION, _NO_GRAD)
+    if seen.near(r"pin_memory|pinned|HostAllocator|cudaHostAlloc|cudaHostRegister", 14, 6):
+        return with_message(
+            verdict,
+            "page-locked host memory (pin_memory) could not be had: the text says CUDA out of memory and means the "
+            "host's RAM or its limit of locked memory, not the GPU's",
+            Remediation(
+                "Load without pinning, or pin less (fewer workers, a smaller prefetch_factor), and raise the "
+                "container's memory limit and that of locked memory",
+                (
+                    "DataLoader(..., pin_memory=False)",
+                    "docker run --memory=64g --ulimit memlock=-1 ...",
+                    "free -g; ulimit -l; cat /sys/fs/cgroup/memory.max",
+                ),
+            ),
+        )
+    if found := validation(seen):
+        return with_message(verdict, found[0], found[1])
+    listed = re.findall(r"^\s*\d+, (\d+) MiB, \S|\bC(?:\+G)?\s+\S+\s+(\d+)MiB \|$", seen.log.text, re.MULTILINE)
+    held = sum(int(a or b) for a, b in listed) << 20
+    if held >= LISTED:
+        return _others(verdict, held, None, 0.0, {})
     return verdict
 
 
@@ -283,6 +407,12 @@ register(
                 "RuntimeError: CUDA error: out of memory",
                 _OOM,
                 source="torch 1.0 to 2.15, c10/cuda/CUDACachingAllocator.cpp",
+            ),
+            Signature(
+                "No executable batch size found",
+                "RuntimeError: No executable batch size found, reached zero.",
+                "executable found",
+                source="Accelerate 0.4 to 1.13, find_executable_batch_size: out of memory with one sample",
             ),
             Signature(
                 "would exceed allowed memory",
@@ -334,6 +464,12 @@ register(
                 source="torch 1.0 to 2.15",
             ),
             Signature(
+                "Triton Error [CUDA]: out of memory",
+                "RuntimeError: Triton Error [CUDA]: out of memory",
+                "Triton Error [CUDA]: invalid argument",
+                source="triton 2.x and 3.x, loading a kernel",
+            ),
+            Signature(
                 "cuda runtime error (2)",
                 "RuntimeError: cuda runtime error (2) : out of memory at "
                 "/pytorch/aten/src/THC/generic/THCStorage.cu:58",
@@ -353,7 +489,7 @@ register(
                 source="torch 2.1 to 2.15, expandable segments",
             ),
         ),
-        explains=("DST",),
+        explains=("DST", "CMP222"),
         judge=bare,
         decide="nvidia-smi -q -d MEMORY; fuser -v /dev/nvidia*",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import DEGRADED, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.diagnose.tables import XID
 from torch_doctor.model import Remediation
 
@@ -16,11 +16,35 @@ def xid(seen: Seen, verdict: Verdict) -> Verdict | None:
     meaning, remedy, commands, kind = XID.get(number, XID[0])
     if kind == "echo" or number in OWN_CAUSE:
         return None
+    action = f" ({_recovery(seen)})" if number == 154 and _recovery(seen) else ""
+    if "eboot" in action:
+        remedy, commands = "Drain the node and reboot it", ("sudo reboot",)
     return with_message(
         verdict,
-        f"the driver reported Xid {number}{_where(seen)}: {meaning}",
+        f"the driver reported Xid {number}{_where(seen)}: {meaning}{action}",
         Remediation(remedy, commands),
         xid=number,
+    )
+
+
+def _recovery(seen: Seen) -> str:
+    """What the driver asks for after the error: nothing, a reset, or a reboot; empty where it says nothing."""
+    found = seen.find(r"GPU recovery action changed from [^\n]* to 0x[0-9a-fA-F]+ \((?P<action>[^)\n]+)\)")
+    return found["action"] if found else ""
+
+
+def _ecc(seen: Seen, verdict: Verdict) -> Verdict | None:
+    action = _recovery(seen)
+    if "eboot" not in action:
+        return verdict
+    return with_message(
+        verdict,
+        f"{verdict.message}; the driver asks for: {action}",
+        Remediation(
+            "Drain the node and reboot it, since a reset is not enough here; look at remapped rows, and replace the GPU if "
+            "it recurs",
+            ("sudo reboot", "nvidia-smi -q -d ECC,PAGE_RETIREMENT,ROW_REMAPPER"),
+        ),
     )
 
 
@@ -113,7 +137,7 @@ register(
                 source="DCGM, gpud",
             ),
         ),
-        explains=("GPU22", "SES2", "DST"),
+        explains=("GPU22", "GPU207", "SES2", "DST"),
         judge=xid,
     ),
     Cause(
@@ -164,5 +188,56 @@ register(
             ),
         ),
         explains=("GPU2", "SES2", "DST"),
+        judge=_ecc,
+    ),
+    Cause(
+        "GPU240",
+        "gpu-throttled",
+        "The GPU lowers its clocks: heat or power.",
+        "The run goes on, several times slower. A slowdown by hardware is a fault of cooling or power supply, not of the load.",
+        "the GPU lowers its clocks ({what}): too hot, or its power supply is too weak",
+        Remediation(
+            "Check the cooling and the power supply, and set a lower power limit meanwhile",
+            (
+                "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER",
+                "nvidia-smi --query-gpu=clocks_throttle_reasons.active,temperature.gpu,power.draw --format=csv -l 5",
+                "sudo nvidia-smi -pl 250",
+            ),
+        ),
+        (
+            Signature(
+                "Slowdown",
+                "HW Thermal Slowdown : Active",
+                "HW Thermal Slowdown : Not Active",
+                r"(?P<what>HW (?:Thermal |Power Brake )?Slowdown)\s*(?:is active|: Active)",
+                source="nvidia-smi 470 to 590, NVIDIA kernel module",
+            ),
+        ),
+        kind=DEGRADED,
+        decide="nvidia-smi -q -d PERFORMANCE",
+    ),
+    Cause(
+        "GPU241",
+        "process-stuck-in-driver",
+        "A process hangs in the kernel, inside the NVIDIA driver.",
+        "It cannot be killed (state D). The driver waits for a GPU that does not answer.",
+        "a process hangs inside the NVIDIA driver (kernel: blocked for more than {seconds} seconds), and cannot be killed: the "
+        "driver waits for a GPU that does not answer",
+        Remediation(
+            "Look for an Xid before it, and reboot the node; update the driver if it recurs",
+            ("dmesg -T | grep -i -E 'xid|nvrm'", "ps -eo pid,stat,wchan:30,cmd | awk '$2 ~ /D/'", "sudo reboot"),
+        ),
+        (
+            Signature(
+                "blocked for more than",
+                "INFO: task python:4411 blocked for more than 120 seconds.\n      Tainted: P           OE     5.15.0-97-generic\n"
+                "Call Trace:\n uvm_va_block_lock",
+                "INFO: task tar:44 blocked for more than 120 seconds.\nCall Trace:\n rpc_wait_bit_killable",
+                r"INFO: task \S+ blocked for more than (?P<seconds>\d+) seconds\.(?:\n[^\n]*){0,24}?\b(?:nvidia\w*|uvm_\w+|_nv\d+rm"
+                r"|os_acquire_\w+)",
+                source="Linux 3 to 6, hung_task",
+            ),
+        ),
+        explains=("DST", "SES2"),
     ),
 )

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import re
+
 from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.trends import rising
 from torch_doctor.model import Remediation, mib
 
 
 def killed(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """The count of OOM kills proves, or refutes, what the signal only suggests."""
+    """The count of OOM kills proves, or refutes, what the signal only suggests; RAM that grew in the log points to it."""
     kills = seen.oom_kills
+    growth = rising(
+        seen.log, seen.index, r"\b(?:rss|ram|host[_ ]mem\w*|cpu[_ ]mem\w*)\W{0,3}([\d.]+) ?([GM]i?B|G|M)?\b"
+    )
+    if growth and kills is None:
+        return with_message(
+            verdict,
+            f"{verdict.message}; the log shows host RAM growing from {growth[0]:g} to {growth[1]:g}, so that the OOM killer is "
+            "likely: Python lists in worker processes are copied page by page, or something is kept from epoch to epoch",
+            MORE_RAM,
+        )
     if kills:
         return with_message(
             verdict,
@@ -48,6 +61,66 @@ def _asked(size_text: str) -> str:
         return ""
     shown = mib(int(size_text)) if size_text.isdigit() else size_text
     return f" ({shown} asked for in one piece)"
+
+
+_GLOBAL = Remediation(
+    "Use fewer workers and keep less in RAM, stop what else runs on the host, and set a limit for the container or job, "
+    "so that it fails by itself and takes nothing else with it",
+    (
+        "free -g; ps aux --sort=-rss | head",
+        "dmesg -T | grep -i -E 'oom-kill|killed process'",
+        "docker run --memory=64g ...",
+        "DataLoader(..., num_workers=4)",
+    ),
+)
+_EVICTED = Remediation(
+    "Request the memory that the pod really uses, so that the scheduler finds a node with it, and set the limit to the "
+    "same; use fewer workers, and keep less in RAM",
+    (
+        "resources: {requests: {memory: 64Gi}, limits: {memory: 64Gi}}",
+        "kubectl top pod POD; kubectl describe node NODE | grep -i -A8 allocated",
+    ),
+)
+
+
+def _who_set_the_limit(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A cgroup's limit, the whole host, or a kubelet that made room: each is mended elsewhere."""
+    text = seen.log.lines[seen.index].text
+    who = f" (process {seen.groups['pid']})" if seen.groups.get("pid") else ""
+    if "low on resource" in text:
+        used = re.search(r"was using (\S+), request is (\S+?),", text)
+        figures = f"; the container used {used[1]}, its request is {used[2]}" if used else ""
+        return with_message(
+            verdict,
+            f"the node ran out of memory and the kubelet evicted the pod{figures}: pods that use more than they "
+            "request go first",
+            _EVICTED,
+        )
+    cgroup = r"CONSTRAINT_MEMCG|[Mm]emory cgroup out of memory|oom_memcg=/\S|limit \d+kB"
+    if re.search(r"(?<!cgroup )Out of memory: Kill|CONSTRAINT_NONE|global_oom", text) and not seen.has(cgroup):
+        return with_message(
+            verdict,
+            f"the host itself ran out of RAM, and the kernel's OOM killer ended a process{who}: no limit of a "
+            "container or job was involved",
+            _GLOBAL,
+        )
+    shared = re.search(r"anon-rss:(\d+)kB.*shmem-rss:(\d+)kB", text)
+    if shared and int(shared[2]) > int(shared[1]):
+        return with_message(
+            verdict,
+            f"{verdict.message.replace('?', who)}; most of it was shared memory ({mib(int(shared[2]) << 10)}): files in /dev/shm "
+            "count against the limit",
+            Remediation(
+                "Send smaller batches through the workers (fewer workers, a smaller prefetch_factor), remove what is left in "
+                "/dev/shm, and raise the memory limit",
+                (
+                    "du -sh /dev/shm; ls -lS /dev/shm | head",
+                    "DataLoader(..., num_workers=4, prefetch_factor=2)",
+                    "docker run --memory=64g ...",
+                ),
+            ),
+        )
+    return with_message(verdict, verdict.message.replace("?", who))
 
 
 register(
@@ -126,7 +199,7 @@ register(
                 "OOMKilled",
                 "    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137",
                 '"OOMKilled": false',
-                r"\bOOMKilled\b(?!\"?\s*[:=]\s*\"?(?:false|False|0))",
+                r"(?<![.\w])OOMKilled\b(?!\"?\s*[:=]\s*\"?(?:false|False|0))|\bOOMKilled\}*\"?'?\s*[:=]\s*\"?[Tt]rue",
                 source="Kubernetes, Docker",
             ),
             Signature(
@@ -163,18 +236,6 @@ register(
                 source="Kubernetes eviction",
             ),
             Signature(
-                "due to the node running low on memory",
-                "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
-                "node running",
-                source="Ray 2.x",
-            ),
-            Signature(
-                "ray.exceptions.OutOfMemoryError",
-                "ray.exceptions.OutOfMemoryError: Task was killed",
-                "ray.exceptions.RayTaskError",
-                source="Ray 2.x",
-            ),
-            Signature(
                 ("'oom-kill'", "by the OOM killer"),
                 "train.service: Failed with result 'oom-kill'.",
                 "result 'success'",
@@ -182,31 +243,28 @@ register(
                 source="systemd 240 to 258",
             ),
             Signature(
-                "killed due to memory pressure",
-                "node_manager.cc:3034: 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons",
-                "memory pressure",
-                r"[1-9]\d* Workers \([^)]*\) killed due to memory pressure",
-                source="Ray 2.x",
-            ),
-            Signature(
-                ("earlyoom[", "systemd-oomd"),
-                'earlyoom[812]: sending SIGTERM to process 9121 uid 1000 "python": oom_score 1201, VmRSS 60123 MiB',
-                "earlyoom[812]: mem avail: 60 of 64 GiB",
-                r"earlyoom\[\d+\]: sending SIG\w+ to process (?P<pid>\d+)|systemd-oomd\[\d+\]: Killed \S+",
-                source="earlyoom 1.6, systemd-oomd 248",
-            ),
-            Signature(
                 "using all available RAM",
                 "Your session crashed after using all available RAM.",
                 "all available RAM is free",
                 source="Colab",
             ),
+            Signature(
+                ("TERM_MEMLIMIT", "PBS: job killed: mem"),
+                "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.",
+                "TERM_RUNLIMIT: job killed after reaching LSF run time limit.",
+                r"TERM_MEMLIMIT|PBS: job killed: mem \d+kb exceeded limit",
+                source="LSF 9 and 10, PBS Pro, Torque",
+            ),
+            Signature(
+                "tried to allocate more memory than is available",
+                "Your notebook tried to allocate more memory than is available. It has restarted.",
+                "more memory than is available to others",
+                r"notebook tried to allocate more memory than is available",
+                source="Kaggle",
+            ),
         ),
         explains=("WRK2", "SES2", "DST", "MEM207", "MEM203", "MEM206", "CMP212", "SHM20"),
-        judge=lambda seen, verdict: with_message(
-            verdict,
-            verdict.message.replace("?", f" (process {seen.groups['pid']})" if seen.groups.get("pid") else ""),
-        ),
+        judge=_who_set_the_limit,
     ),
     Cause(
         "MEM205",
@@ -253,11 +311,26 @@ register(
                 source="python 3.8 to 3.14: fork, mmap",
             ),
             Signature(
+                "alloc of size ",
+                "pyarrow.lib.ArrowMemoryError: malloc of size 8589934592 failed",
+                "malloc of size 10",
+                r"ArrowMemoryError: (?:m|re)alloc of size (?P<size>\d+) failed",
+                source="pyarrow 1 to 22",
+            ),
+            Signature(
                 "std::bad_alloc",
                 "terminate called after throwing an instance of 'std::bad_alloc'",
                 "bad_alloc test",
                 r"std::bad_alloc(?P<size>)",
                 source="libstdc++",
+            ),
+            Signature(
+                "not enough memory: you tried to allocate",
+                "RuntimeError: $ Torch: not enough memory: you tried to allocate 52GB. Buy new RAM! at "
+                "/pytorch/aten/src/TH/THGeneral.cpp:204",
+                "not enough memory: 3",
+                r"Torch: not enough memory: you tried to allocate (?P<size>\d+ ?[KMG]B)",
+                source="torch 0.3 to 1.4",
             ),
         ),
         explains=("WRK2", "SES2"),
@@ -314,6 +387,35 @@ register(
                 source="torch 1.5 to 2.15",
             ),
             Signature(
+                ("return code = -9", "terminated with code -9"),
+                "[2025-03-08 00:04:34,889] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', "
+                "'--local_rank=3'] exits with return code = -9",
+                "exits with return code = 1",
+                r"(?:exits with return code = |terminated with code )-9\b(?P<detail>)",
+                source="DeepSpeed 0.3 to 0.18, Lightning 2.0 to 2.6",
+            ),
+            Signature(
+                ("exited on signal 9", ": Killed"),
+                "mpirun noticed that process rank 3 with PID 0 on node gpu2 exited on signal 9 (Killed).",
+                "srun: error: n1: task 0: Terminated",
+                r"exited on signal 9 \(|^srun: error: \S+: tasks? [\d,-]+: Killed(?P<detail>)",
+                source="Open MPI 2 to 5, Slurm 14 to 25",
+            ),
+            Signature(
+                "status=9/KILL",
+                "systemd[1]: train.service: Main process exited, code=killed, status=9/KILL",
+                "systemd[1]: train.service: Main process exited, code=killed, status=15/TERM",
+                r"code=killed, status=9/KILL(?P<detail>)",
+                source="systemd 219 to 258",
+            ),
+            Signature(
+                "zsh: killed",
+                "zsh: killed     python train.py",
+                "zsh: killed jobs: 0 is a message of mine",
+                r"^zsh: killed\s{2,}\S(?P<detail>)",
+                source="zsh 5",
+            ),
+            Signature(
                 "Command terminated by signal 9",
                 "Command terminated by signal 9",
                 "Command terminated",
@@ -324,5 +426,27 @@ register(
         judge=lambda seen, verdict: killed(seen, with_message(verdict, verdict.message.replace("?", ""))),
         decide="dmesg -T | grep -i -E 'oom-kill|killed process'",
         explains=("DST2",),
+    ),
+    Cause(
+        "MEM233",
+        "windows-paging-file-too-small",
+        "Windows could not commit the memory that loading torch's libraries needs.",
+        "Each DataLoader worker is a process of its own there and loads the CUDA libraries again: several GB of committed "
+        "memory a worker, which count against RAM plus paging file, although little of it is used.",
+        "Windows' paging file is too small to load torch's libraries once more: each worker process commits several GB",
+        Remediation(
+            "Use fewer workers, or let Windows grow the paging file (System, Advanced, Performance, Virtual memory)",
+            ("DataLoader(..., num_workers=0)", "SystemPropertiesPerformance.exe"),
+        ),
+        (
+            Signature(
+                "1455",
+                "OSError: [WinError 1455] The paging file is too small for this operation to complete.",
+                "error code 1450",
+                r"WinError 1455|error code: <1455>",
+                source="Windows 10 and 11, torch 1.0 to 2.15",
+            ),
+        ),
+        explains=("WRK2", "SES2", "PKG2"),
     ),
 )

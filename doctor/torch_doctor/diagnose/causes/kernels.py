@@ -8,24 +8,65 @@ from torch_doctor.model import Remediation
 _BLOCKING = ("CUDA_LAUNCH_BLOCKING=1 python train.py", "compute-sanitizer python train.py")
 
 
-_CUBLAS: dict[str, str] = {
-    "CUBLAS_STATUS_ALLOC_FAILED": "no GPU memory is left for its handle, or an earlier index error broke the context",
-    "CUBLAS_STATUS_NOT_INITIALIZED": "no GPU memory is left for its handle, or an earlier index error broke the "
-    "context",
-    "CUBLAS_STATUS_EXECUTION_FAILED": "a kernel failed, often after an index out of range or with a mixed install",
-    "CUBLAS_STATUS_INVALID_VALUE": "a second cuBLAS on LD_LIBRARY_PATH, or shapes that do not fit",
-    "CUBLAS_STATUS_NOT_SUPPORTED": "the data type or shape is not supported on this GPU",
-    "CUBLAS_STATUS_ARCH_MISMATCH": "this GPU's architecture is not supported",
-    "CUBLAS_STATUS_INTERNAL_ERROR": "an index error before it, a mixed install, or GPU memory",
-}
+_LATER = "; the Python line of the traceback is only where the error surfaced"
+#: what an assertion of a kernel says -> (what it means, remedy). Source: ATen/native/cuda of torch 1.0 to 2.15, 2026-11
+_ASSERTIONS: tuple[tuple[tuple[str, ...], str, Remediation | None], ...] = (
+    (
+        ("n_classes", "nll_loss", "cur_target"),
+        "a label lies outside 0 to the number of classes (assertion t >= 0 && t < n_classes)",
+        None,
+    ),
+    (
+        ("srcIndex", "srcSelectDimSize"),
+        "an index is larger than the table it looks up (assertion srcIndex < srcSelectDimSize): a token id beyond "
+        "the embedding's rows, or a position beyond the maximal length",
+        Remediation(
+            "Compare the largest id with the embedding's size, resize the embedding after tokens were added, and "
+            "cut sequences to the model's maximal length; run on the CPU, or with CUDA_LAUNCH_BLOCKING=1, for the "
+            "true line",
+            (
+                "assert ids.min() >= 0 and ids.max() < model.get_input_embeddings().num_embeddings",
+                "model.resize_token_embeddings(len(tokenizer))",
+                "tokenizer(text, truncation=True, max_length=model.config.max_position_embeddings)",
+                _BLOCKING[0],
+            ),
+        ),
+    ),
+    (
+        ("idx_dim", "ScatterGather", "indexValue"),
+        "an index of gather or scatter is out of bounds: a label such as -100 that was not masked before, or an "
+        "index beyond the dimension",
+        Remediation(
+            "Mask the ignored labels before gather or scatter, and check the range of the index; run on the CPU, or "
+            "with CUDA_LAUNCH_BLOCKING=1, for the true line",
+            (
+                "index = index.masked_fill(index == -100, 0)",
+                "assert index.min() >= 0 and index.max() < x.size(dim)",
+                _BLOCKING[0],
+            ),
+        ),
+    ),
+    (
+        ("sizes[i]", "index out of bounds"),
+        "an index of x[index] is out of bounds on the GPU (assertion -sizes[i] <= index && index < sizes[i])",
+        Remediation(
+            "Check the range of the index tensor against the size of the dimension that it indexes; run on the CPU, "
+            "or with CUDA_LAUNCH_BLOCKING=1, for the true line",
+            ("assert index.max() < x.size(0) and index.min() >= -x.size(0)", _BLOCKING[0]),
+        ),
+    ),
+)
+#: assertions that another cause explains: values that are nan or no probabilities
+_OF_VALUES = ("probability tensor", "input_val >= zero", "cumdist", "isnan", "sampleMultinomial")
 
 
 def _assertion(seen: Seen, verdict: Verdict) -> Verdict | None:
     text = seen.log.lines[seen.index].text
-    if "n_classes" in text or "nll_loss" in text:
-        what = "a label lies outside 0 to the number of classes (assertion t >= 0 && t < n_classes)"
-        rest = "; the Python line of the traceback is only where the error surfaced"
-        return with_message(verdict, what + rest)
+    if any(word in text for word in _OF_VALUES):
+        return None
+    for words, meaning, remedy in _ASSERTIONS:
+        if any(word in text for word in words):
+            return with_message(verdict, meaning + _LATER, remedy)
     if "target" in seen.groups:
         return with_message(verdict, f"label {seen.groups['target']} is outside the range of the classes")
     what = (
@@ -34,6 +75,62 @@ def _assertion(seen: Seen, verdict: Verdict) -> Verdict | None:
         else "a CUDA kernel's assertion failed"
     )
     return with_message(verdict, verdict.message.replace("?", what, 1))
+
+
+def _launch(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A time-out comes from the display's watchdog, too many resources from the kernel's own shape."""
+    what = seen.groups.get("what", "")
+    if "timed out" in what:
+        return with_message(
+            verdict,
+            "a kernel ran longer than the display's watchdog allows (the launch timed out and was terminated): the "
+            "GPU also drives a desktop",
+            Remediation(
+                "Train on a GPU without a display or stop the desktop; make the kernel shorter (a smaller batch) "
+                "meanwhile",
+                (
+                    "nvidia-smi --query-gpu=index,name,display_active --format=csv",
+                    "sudo systemctl isolate multi-user.target",
+                    "CUDA_VISIBLE_DEVICES=1 python train.py",
+                ),
+            ),
+        )
+    if "too many resources" in what or "invalid configuration" in what:
+        return with_message(
+            verdict,
+            f"CUDA refused a kernel's launch ({what}): its threads need more registers than a block may have, or "
+            "its grid is empty or too large for this GPU",
+            Remediation(
+                "Find the kernel; lower its block size or rebuild the extension for this GPU, and look for a tensor "
+                "with an empty or a huge dimension",
+                (
+                    _BLOCKING[0],
+                    "TORCH_CUDA_ARCH_LIST=8.9 pip install --no-build-isolation --force-reinstall EXTENSION",
+                ),
+            ),
+        )
+    return verdict
+
+
+def _captured(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """An output that the next run overwrote is another fault than a call that breaks the capture."""
+    if "overwritten" not in seen.log.lines[seen.index].text:
+        return verdict
+    return with_message(
+        verdict,
+        "an output of a CUDA graph was used after the next run of the compiled function had overwritten it (mode "
+        "reduce-overhead or max-autotune): all its runs share one memory",
+        Remediation(
+            "Clone outside the compiled function what is kept over a step, call mark_step_begin before each step "
+            "(with gradient accumulation before each micro-batch), or compile without CUDA graphs",
+            (
+                "out = compiled(x).clone()",
+                "torch.compiler.cudagraph_mark_step_begin()",
+                "torch.compile(model)  # in place of mode='reduce-overhead'",
+                "torch.compile(model, mode='max-autotune-no-cudagraphs')",
+            ),
+        ),
+    )
 
 
 register(
@@ -173,6 +270,7 @@ register(
             ),
         ),
         kind=VAGUE,
+        judge=_launch,
         decide="dmesg -T | grep -i xid",
     ),
     Cause(
@@ -203,95 +301,14 @@ register(
                 "CUDAGraphs overwritten",
                 source="torch 2.1 to 2.15",
             ),
-        ),
-    ),
-    Cause(
-        "GPU231",
-        "cublas-failed",
-        "cuBLAS failed: out of GPU memory for its handle, wrong shapes or labels, or a library of another version.",
-        "cuBLAS has few words for many causes.",
-        "cuBLAS failed ({what}): {why}",
-        Remediation(
-            "Run the same batch on the CPU for the true message, check shapes and label ranges, watch the GPU's "
-            "free memory, and take other CUDA "
-            "libraries out of LD_LIBRARY_PATH",
-            ("CUDA_LAUNCH_BLOCKING=1 python train.py", "unset LD_LIBRARY_PATH", "pip list | grep -i nvidia-cublas"),
-        ),
-        (
             Signature(
-                "CUBLAS_STATUS_",
-                "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-                "CUBLAS_WORKSPACE_CONFIG=:4096:8",
-                r"(?P<what>CUBLAS_STATUS_(?!SUCCESS)\w+)",
-                source="torch 1.0 to 2.15",
+                "previous error during capture",
+                "RuntimeError: CUDA error: operation failed due to a previous error during capture",
+                "error during capture of the screen",
+                r"operation failed due to a previous error during capture",
+                source="CUDA 11 to 13",
             ),
         ),
-        kind=VAGUE,
-        judge=lambda seen, verdict: with_message(
-            verdict,
-            verdict.message.replace(
-                "?", _CUBLAS.get(seen.groups.get("what", ""), "shapes, labels, GPU memory or a mixed install")
-            ),
-        ),
-        decide="run the batch on the CPU",
-    ),
-    Cause(
-        "GPU232",
-        "cudnn-failed",
-        "cuDNN failed: no GPU memory for its workspace, another cuDNN in the way, or an unsupported shape.",
-        "cuDNN has few words for many causes; a second cuDNN on LD_LIBRARY_PATH is the most frequent for version "
-        "texts.",
-        "cuDNN failed ({what}): {why}",
-        Remediation(
-            "Take other CUDA libraries out of LD_LIBRARY_PATH, leave GPU memory for its workspace (a smaller "
-            "batch), and retry without it",
-            (
-                "unset LD_LIBRARY_PATH",
-                'python -c "import torch; print(torch.backends.cudnn.version())"',
-                "torch.backends.cudnn.enabled = False",
-            ),
-        ),
-        (
-            Signature(
-                "CUDNN_STATUS_",
-                "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",
-                "CUDNN_STATUS_SUCCESS",
-                r"(?P<what>CUDNN_STATUS_(?!SUCCESS)\w+)",
-                source="torch 0.4 to 2.15",
-            ),
-            Signature(
-                "cuDNN version incompatibility",
-                "RuntimeError: cuDNN version incompatibility: PyTorch was compiled against (9, 1, 0) but found "
-                "runtime version (8, 9, 2).",
-                "cuDNN version 90100",
-                r"(?P<what>cuDNN version incompatibility)",
-                source="torch 1.10 to 2.15",
-            ),
-            Signature(
-                "Unable to find a valid cuDNN algorithm to run convolution",
-                "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution",
-                "algorithm to run",
-                r"(?P<what>Unable to find a valid cuDNN algorithm to run convolution)",
-                source="torch 1.3 to 2.15",
-            ),
-            Signature(
-                "was unable to find an engine",
-                "RuntimeError: GET was unable to find an engine to execute this computation",
-                "find an engine",
-                r"(?P<what>GET was unable to find an engine to execute this computation|FIND was unable to find an "
-                r"engine)",
-                source="torch 2.0 to 2.3",
-            ),
-        ),
-        kind=VAGUE,
-        judge=lambda seen, verdict: with_message(
-            verdict,
-            verdict.message.replace(
-                "?",
-                "another cuDNN than torch's is loaded"
-                if "version" in seen.groups.get("what", "")
-                else "GPU memory for its workspace is short, or another cuDNN is loaded",
-            ),
-        ),
+        judge=_captured,
     ),
 )

@@ -6,12 +6,20 @@ import re
 
 from torch_doctor.diagnose.cause import DEGRADED, HINT, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.diagnose.trends import rising
-from torch_doctor.diagnose.words import LINT
+from torch_doctor.diagnose.words import LINT, TOO_LONG, TRUNCATE
 from torch_doctor.model import Remediation
 
 
 def nan(seen: Seen, verdict: Verdict) -> Verdict | None:
     """Where an NLLLoss with the old arguments stands near it, raw scores went through log()."""
+    if "norm" in seen.groups:
+        if not _stays_nan(seen):
+            return None
+        return with_message(
+            verdict,
+            "the gradient norm is nan and stays nan: the weights no longer change for the better (a loss of 0.0 beside "
+            "it is no success); an overflow in fp16, a learning rate that is too high, or a batch without any label",
+        )
     if seen.has(r"size_average and reduce args will be deprecated|NLLLoss|\blog\(|nll_loss"):
         return with_message(
             verdict,
@@ -45,59 +53,19 @@ def nan(seen: Seen, verdict: Verdict) -> Verdict | None:
     return verdict
 
 
-def shapes(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """The numbers in the text say which argument of which layer to change."""
-    what = seen.groups["what"]
-    if match := re.search(
-        r"shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)|m1: \[\d+ x (\d+)\], m2: \[(\d+)", what
-    ):
-        got, wanted = match[1] or match[3], match[2] or match[4]
+def _stays_nan(seen: Seen) -> bool:
+    """A gradient that overflows once is GradScaler at work; one that is nan to the end of the log is a dead run."""
+    norms = re.findall(r"grad[_ ]norm['\"]?\W{0,4}(nan|inf|[\d.]+)", seen.log.text)
+    return norms[-3:] == ["nan"] * 3
+
+
+def _index(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A tokenizer that warned of a text that is too long has named the reason."""
+    if seen.has(TOO_LONG) or seen.near(r"position_embeddings|embed_positions|wpe\(", 12, 0):
         return with_message(
             verdict,
-            f"{verdict.message}: the layer takes {wanted} features and gets {got}",
-            Remediation(
-                "Give the layer as many input features as arrive (in_features), or bring the input to the size that "
-                "it was built for; LazyLinear takes what comes",
-                (f"nn.Linear({got}, ...)", "nn.LazyLinear(out_features)", "print(x.shape)"),
-            ),
-        )
-    if match := re.search(r"to have (\d+) channels, but got (\d+)", what):
-        return with_message(
-            verdict,
-            verdict.message,
-            Remediation(
-                f"Convert the images to {match[1]} channels, or build the first layer for {match[2]}; images are "
-                "expected as N, C, H, W",
-                (
-                    "Image.open(path).convert('RGB')",
-                    f"nn.Conv2d({match[2]}, ...)",
-                    "x.permute(0, 3, 1, 2)  # from NHWC",
-                ),
-            ),
-        )
-    if "target" in what:
-        return with_message(
-            verdict,
-            f"{verdict.message}: the loss wants class indexes, not one-hot vectors or a channel dimension",
-            Remediation("Turn the targets into class indexes", ("y.argmax(dim=1)", "y.squeeze(1).long()")),
-        )
-    if "hidden" in what:
-        return with_message(
-            verdict,
-            f"{verdict.message}: the hidden state was made for another batch size",
-            Remediation(
-                "Make the hidden state from each batch, or drop the last incomplete one",
-                ("h = torch.zeros(layers, x.size(0), width, device=x.device)", "DataLoader(..., drop_last=True)"),
-            ),
-        )
-    if "unbatched" in what:
-        return with_message(
-            verdict,
-            verdict.message,
-            Remediation(
-                "Bring the input to N, C, H, W (N, C, L for 1d), with the batch dimension first",
-                ("x.view(-1, 1, 28, 28)", "x.unsqueeze(0)  # a single sample"),
-            ),
+            f"a position is beyond the model's maximal length ({seen.groups['what']}): the text is too long",
+            TRUNCATE,
         )
     return verdict
 
@@ -158,143 +126,17 @@ register(
                 source="Lightning 1.x and 2.x, terminate_on_nan",
             ),
             Signature(
-                "probability tensor contains either",
-                "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0",
-                "probability tensor",
-                r"probability tensor contains either (?P<what>`inf`, `nan`) or element < 0",
-                source="torch 1.0 to 2.15, multinomial: the logits are nan or infinite",
+                ("grad_norm", "grad norm"),
+                "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 1.9e-05, 'epoch': 0.1}\n{'loss': 0.0, 'grad_norm': nan, "
+                "'learning_rate': 1.8e-05, 'epoch': 0.2}\n{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 1.7e-05, "
+                "'epoch': 0.3}",
+                "{'loss': 2.1, 'grad_norm': 3.2}",
+                r"(?P<norm>)grad[_ ]norm['\"]?\W{0,4}(?P<what>nan|inf)\b",
+                source="Transformers 4.38 to 5, common training loops",
             ),
         ),
         kind=DEGRADED,
         judge=nan,
-    ),
-    Cause(
-        "LOS202",
-        "shapes-do-not-match",
-        "Two tensors' shapes do not fit.",
-        "A layer that was built for another input size, a missing batch dimension, or a target of another shape.",
-        "shapes do not fit: {what}",
-        Remediation(
-            "Print the shapes before that line; check the layer's in_features, the batch dimension and the order "
-            "of dimensions",
-            ("print(x.shape)",),
-        ),
-        (
-            Signature(
-                "shapes cannot be multiplied",
-                "RuntimeError: mat1 and mat2 shapes cannot be multiplied (32x512 and 256x10)",
-                "cannot be multiplied",
-                r"(?P<what>mat1 and mat2 shapes cannot be multiplied \([^)]*\))",
-                source="torch 1.6 to 2.15",
-            ),
-            Signature(
-                "must match the size of tensor",
-                "RuntimeError: The size of tensor a (3) must match the size of tensor b (4) at non-singleton "
-                "dimension 1",
-                "size of tensor",
-                r"(?P<what>The size of tensor a \(\d+\) must match the size of tensor b \(\d+\) at non-singleton "
-                r"dimension \d+)",
-                source="torch 0.4 to 2.15",
-            ),
-            Signature(
-                "Sizes of tensors must match except in dimension",
-                "RuntimeError: Sizes of tensors must match except in dimension 1. Expected size 8 but got size 7 "
-                "for tensor number 1 in the list.",
-                "Sizes of tensors",
-                r"(?P<what>Sizes of tensors must match except in dimension[^\n]*)",
-                source="torch 0.4 to 2.15",
-            ),
-            Signature(
-                "size mismatch, ",
-                "RuntimeError: size mismatch, m1: [32 x 512], m2: [256 x 10]",
-                "size mismatch for fc.weight",
-                r"(?P<what>size mismatch, m1: [^\n]*)",
-                source="torch 0.4 to 1.5",
-            ),
-            Signature(
-                "to have ",
-                "RuntimeError: Given groups=1, weight of size [64, 3, 7, 7], expected input[8, 1, 224, 224] to "
-                "have 3 channels, but got 1 channels instead",
-                "expected to have 3",
-                r"(?P<what>expected input\[[^\]]*\] to have \d+ channels, but got \d+ channels)",
-                source="torch 0.4 to 2.15",
-            ),
-            Signature(
-                "is invalid for input of size",
-                "RuntimeError: shape '[32, -1, 7]' is invalid for input of size 100",
-                "invalid",
-                r"(?P<what>shape '\[[^\]]*\]' is invalid for input of size \d+)",
-                source="torch 0.4 to 2.15",
-            ),
-            Signature(
-                "batch_size (",
-                "ValueError: Expected input batch_size (32) to match target batch_size (31).",
-                "batch_size (32)",
-                r"(?P<what>Expected input batch_size \(\d+\) to match target batch_size \(\d+\))",
-                source="torch 0.4 to 2.15",
-            ),
-            Signature(
-                "different to the input size",
-                "ValueError: Using a target size (torch.Size([32])) that is different to the input size "
-                "(torch.Size([32, 1])) is not allowed.",
-                "different input",
-                r"(?P<what>target size \(torch\.Size\(\[[^\]]*\]\)\) [^\n]*different to the input size "
-                r"\(torch\.Size\(\[[^\]]*\]\)\)) is",
-                source="torch 1.0 to 2.15",
-            ),
-            Signature(
-                "Index tensor must have the same number of dimensions",
-                "RuntimeError: Index tensor must have the same number of dimensions as input tensor",
-                "Index tensor",
-                r"(?P<what>Index tensor must have the same number of dimensions[^\n]*)",
-                source="torch 1.0 to 2.15",
-            ),
-            Signature(
-                "Dimension out of range",
-                "IndexError: Dimension out of range (expected to be in range of [-1, 0], but got 1)",
-                "out of range",
-                r"(?P<what>Dimension out of range \([^)]*\))",
-                source="torch 0.4 to 2.15",
-            ),
-            Signature(
-                "The expanded size of the tensor",
-                "RuntimeError: The expanded size of the tensor (5) must match the existing size (3) at "
-                "non-singleton dimension 0",
-                "expanded size",
-                r"(?P<what>The expanded size of the tensor \(\d+\) must match the existing size \(\d+\))",
-                source="torch 0.4 to 2.15",
-            ),
-            Signature(
-                "input to ",
-                "RuntimeError: Expected 3D (unbatched) or 4D (batched) input to conv2d, but got input of size: [32, 784]",
-                "input to conv2d",
-                r"(?P<what>Expected \dD \(unbatched\) or \dD \(batched\) input to \w+, but got input of size: \[[^\]]*\])",
-                source="torch 1.11 to 2.15",
-            ),
-            Signature(
-                "Expected hidden",
-                "RuntimeError: Expected hidden[0] size (2, 16, 128), got [2, 32, 128]",
-                "hidden size 128",
-                r"(?P<what>Expected hidden(?:\[\d\])? size \([^)]*\), got [\[(][^\])]*[\])])",
-                source="torch 0.4 to 2.15, RNNs: the last batch is smaller (drop_last), or another batch dimension",
-            ),
-            Signature(
-                "target tensor expected",
-                "RuntimeError: 0D or 1D target tensor expected, multi-target not supported",
-                "target tensor",
-                r"(?P<what>(?:0D or )?1D target tensor expected, multi-target not supported)",
-                source="torch 0.4 to 2.15: one-hot targets, use argmax or squeeze",
-            ),
-            Signature(
-                "only batches of spatial targets supported",
-                "RuntimeError: only batches of spatial targets supported (3D tensors) but got targets of dimension: 4",
-                "spatial targets",
-                r"(?P<what>only batches of spatial targets supported \(3D tensors\) but got targets of (?:dimension|size): [^\n]*)",
-                source="torch 0.4 to 2.15: masks with a channel, squeeze(1)",
-            ),
-        ),
-        explains=("CMP2",),
-        judge=shapes,
     ),
     Cause(
         "LOS231",
@@ -318,24 +160,6 @@ register(
                 source="torch 0.4 to 2.15",
             ),
         ),
-    ),
-    Cause(
-        "LOS232",
-        "tensor-not-contiguous-for-view",
-        "view() was called on a tensor whose memory order does not allow it.",
-        "After transpose, permute or a slice the elements do not lie in the order that view() needs.",
-        "view() was called on a tensor that is not contiguous, after transpose, permute or a slice",
-        Remediation("Use reshape(), or contiguous() first", ("x.reshape(n, -1)", "x.contiguous().view(n, -1)")),
-        (
-            Signature(
-                "view size is not compatible with input tensor's size and stride",
-                "RuntimeError: view size is not compatible with input tensor's size and stride (at least one "
-                "dimension spans across two contiguous subspaces). Use .reshape(...) instead.",
-                "view size",
-                source="torch 1.0 to 2.15",
-            ),
-        ),
-        explains=("CMP2",),
     ),
     Cause(
         "LOS206",
@@ -431,13 +255,14 @@ register(
                 source="torch 0.4 to 2.15, NumPy",
             ),
         ),
+        judge=_index,
     ),
     Cause(
         "LOS204",
         "scalar-was-indexed",
         "A 0-dim tensor was indexed, as in loss.data[0].",
         "Since torch 0.5 a scalar is a 0-dim tensor; loss.data[0] is old code.",
-        "a 0-dim tensor was indexed, as the old loss.data[0] does",
+        "a 0-dim tensor was indexed or looped over, as the old loss.data[0] does",
         Remediation("Use item()", ("loss.item()", "torch-doctor lint --fix train.py")),
         (
             Signature(
@@ -445,6 +270,12 @@ register(
                 "IndexError: invalid index of a 0-dim tensor. Use `tensor.item()` in Python",
                 "0-dim tensor",
                 source="torch 0.5 to 2.15",
+            ),
+            Signature(
+                "iteration over a 0-d tensor",
+                "TypeError: iteration over a 0-d tensor",
+                "iteration over a tensor",
+                source="torch 0.4 to 2.15",
             ),
         ),
     ),
@@ -464,5 +295,29 @@ register(
             ),
         ),
         kind=HINT,
+    ),
+    Cause(
+        "LOS249",
+        "ctc-lengths-do-not-fit",
+        "CTC loss got lengths that do not fit its inputs.",
+        "Input lengths count the model's output frames, after its strides, and no target may be longer than its input.",
+        "the lengths that CTC loss got do not fit: {what}",
+        Remediation(
+            "Compute the lengths after the model's strides, in frames of its output (T, N, C)",
+            (
+                "input_lengths = (lengths - 1) // stride + 1",
+                "assert log_probs.size(0) >= input_lengths.max() and (target_lengths <= input_lengths).all()",
+            ),
+        ),
+        (
+            Signature(
+                "_lengths to ",
+                "RuntimeError: Expected input_lengths to have value at most 50, but got value 64 (while checking arguments for "
+                "ctc_loss_gpu)",
+                "lengths to sort",
+                r"(?P<what>Expected (?:input|target)_lengths to have [^\n]*but got value -?\d+)",
+                source="torch 1.0 to 2.15",
+            ),
+        ),
     ),
 )

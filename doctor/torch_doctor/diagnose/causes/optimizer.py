@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from torch_doctor.diagnose.cause import DEGRADED, HINT, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.runs import completed
 from torch_doctor.diagnose.trends import rising, series
 from torch_doctor.diagnose.words import LINT
 from torch_doctor.model import Remediation
+
+#: logged steps with the same loss, or with a learning rate of zero, from which it is no chance; a loss that may be as small
+SAME, ZEROS, LEAST = 10, 3, 0.01
 
 
 def _no_zero_grad(seen: Seen, verdict: Verdict) -> Verdict | None:
@@ -17,6 +23,82 @@ def _no_zero_grad(seen: Seen, verdict: Verdict) -> Verdict | None:
     if growth is None or (losses and losses[-1] <= losses[0] and not seen.has(r"\bloss\b\W{0,3}nan")):
         return None
     return with_message(verdict, verdict.message.replace("?", f", from {growth[0]:g} to {growth[1]:g}"))
+
+
+#: what an optimizer says of its arguments -> (what is wrong, remedy)
+_ARGUMENTS: tuple[tuple[str, str, Remediation], ...] = (
+    (
+        r"Invalid (?:learning rate|lr|beta|weight_decay|momentum|epsilon)",
+        ": out of its range, by a sign, or a setting that was read as another number",
+        Remediation(
+            "Look at the configuration that it comes from", ("print(optimizer_kwargs)", "AdamW(params, lr=1e-3)")
+        ),
+    ),
+    (
+        r"one of the params is",
+        ": it got modules or names in place of parameters",
+        Remediation(
+            "Pass parameters",
+            ("AdamW(model.parameters(), lr=1e-3)", "AdamW([p for m in layers for p in m.parameters()])"),
+        ),
+    ),
+    (
+        r"should be an iterable",
+        ": it got one tensor",
+        Remediation("Put it into a list", ("Adam([x], lr=1e-2)",)),
+    ),
+    (
+        r"'method' object is not iterable",
+        ": it got the method in place of its result",
+        Remediation("Call it", ("AdamW(model.parameters(), lr=1e-3)",)),
+    ),
+)
+
+
+def _arguments(seen: Seen, verdict: Verdict) -> Verdict | None:
+    what = seen.groups["what"]
+    if "method" in what and not seen.near(r"torch/optim/|optim\.|parameters", 8, 8):
+        return None
+    for pattern, meaning, remedy in _ARGUMENTS:
+        if re.search(pattern, what):
+            return with_message(verdict, f"the optimizer refused its arguments ({what}){meaning}", remedy)
+    return verdict
+
+
+def _frozen(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """The loss of every logged step is the same to the last digit, or the learning rate stays at zero."""
+    if completed(seen.log) is not None and "lr" in seen.groups:
+        return None  # a schedule that ends at zero
+    if "lr" in seen.groups:
+        rates = series(seen.log, len(seen.log.lines), r"\blr\b['\"]?\W{0,3}(\d[\d.]*(?:e[+-]?\d+)?)")
+        if len(rates) < 5 or max(rates) <= 0 or any(rates[-ZEROS:]):
+            return None
+        return with_message(
+            verdict,
+            "the learning rate fell to 0 and stays there while training goes on: the scheduler is stepped more often than it was "
+            "made for (each batch in place of each epoch, or accumulation), or its length is too short",
+            Remediation(
+                "Step the scheduler in the rhythm that its length counts in",
+                (
+                    "CosineAnnealingLR(optimizer, T_max=epochs * len(loader))  # stepped each batch",
+                    "print(optimizer.param_groups[0]['lr'])",
+                    LINT,
+                ),
+            ),
+        )
+    losses = series(seen.log, len(seen.log.lines), r"\bloss\b['\"]?\W{0,3}(\d+\.\d{3,})")
+    if len(losses) < SAME or len(set(losses)) > 1 or losses[0] < LEAST:
+        return None
+    return with_message(verdict, f"{verdict.message} ({losses[0]:g} in each of {len(losses)} logged steps)")
+
+
+def _monitored(seen: Seen, verdict: Verdict) -> Verdict | None:
+    what = seen.groups.get("what") or seen.groups.get("key") or "a metric"
+    known = seen.groups.get("known") or seen.groups.get("have") or ""
+    logged = f"; what is logged: {known.strip()}" if known.strip() else ""
+    return with_message(
+        verdict, f"a callback or scheduler watches {what}, which was never logged{logged}", None, monitored=what
+    )
 
 
 register(
@@ -81,11 +163,16 @@ register(
         "empty-parameter-list",
         "The optimizer got no parameters.",
         "model.parameters() of a module that keeps its layers in a plain list, or a generator that was used up.",
-        "the optimizer got an empty parameter list: layers kept in a plain list or dict are not registered, or the "
-        "generator of parameters was used up",
+        "the optimizer got an empty parameter list: layers kept in a plain list or dict are not registered, the "
+        "generator of parameters was used up, or all parameters are frozen",
         Remediation(
-            "Use nn.ModuleList or nn.ModuleDict, and list(model.parameters()) where it is used twice",
-            ("self.layers = nn.ModuleList([...])",),
+            "Use nn.ModuleList or nn.ModuleDict, list(model.parameters()) where it is used twice, and unfreeze what is "
+            "to be trained before the optimizer is made",
+            (
+                "self.layers = nn.ModuleList([...])",
+                "params = list(model.parameters())",
+                "[n for n, p in model.named_parameters() if p.requires_grad]",
+            ),
         ),
         (
             Signature(
@@ -141,5 +228,253 @@ register(
                 source="torch 0.4 to 2.15",
             ),
         ),
+    ),
+    Cause(
+        "OPT232",
+        "scheduler-ran-out-of-steps",
+        "A scheduler with a fixed length was stepped more often than that.",
+        "OneCycleLR is made for epochs times batches. It is stepped once a batch; gradient accumulation, a resumed run, "
+        "more epochs or another number of GPUs change the count.",
+        "the scheduler was made for {total} steps and was stepped for the {step}th time: the number of epochs or batches "
+        "is not the one that it was made with",
+        Remediation(
+            "Compute the length from the loop that is run (optimizer steps, not batches), and load the scheduler's state "
+            "when resuming",
+            (
+                "OneCycleLR(optimizer, max_lr, total_steps=epochs * math.ceil(len(loader) / accumulate))",
+                "scheduler.load_state_dict(state['scheduler'])",
+            ),
+        ),
+        (
+            Signature(
+                "The specified number of total steps is",
+                "ValueError: Tried to step 501 times. The specified number of total steps is 500",
+                "total steps is 500",
+                r"Tried to step (?P<step>\d+) times\. The specified number of total steps is (?P<total>\d+)",
+                source="torch 1.3 to 2.15, OneCycleLR",
+            ),
+        ),
+    ),
+    Cause(
+        "OPT233",
+        "plateau-scheduler-without-metric",
+        "ReduceLROnPlateau was stepped without the value that it watches.",
+        "Unlike all others it needs the metric, once an epoch.",
+        "ReduceLROnPlateau.step() was called without the metric that it watches",
+        Remediation("Pass the validation loss, once an epoch", ("scheduler.step(val_loss)",)),
+        (
+            Signature(
+                "step() missing 1 required positional argument: 'metrics'",
+                "TypeError: ReduceLROnPlateau.step() missing 1 required positional argument: 'metrics'",
+                "step() missing 1 required positional argument: 'closure'",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "must include a monitor",
+                "MisconfigurationException: The lr scheduler dict must include a monitor when a `ReduceLROnPlateau` "
+                "scheduler is used.",
+                "include a monitor",
+                source="Lightning 1.x and 2.x",
+            ),
+        ),
+    ),
+    Cause(
+        "OPT234",
+        "monitored-metric-not-logged",
+        "A callback or scheduler watches a metric that was never logged.",
+        "The name differs (val_loss and val/loss, loss and eval_loss), it is logged in another hook, or validation does "
+        "not run in every epoch.",
+        "a callback or scheduler watches {what}, which was never logged[[; what is logged: {known}]]",
+        Remediation(
+            "Log it under that very name, in validation, or watch a name that is logged",
+            (
+                "self.log('val_loss', loss)  # in validation_step",
+                "EarlyStopping(monitor='val_loss')",
+                "TrainingArguments(metric_for_best_model='eval_loss', eval_strategy='epoch')",
+            ),
+        ),
+        (
+            Signature(
+                ("which is not available", "could not find the monitored key"),
+                "RuntimeError: Early stopping conditioned on metric `val_loss` which is not available. Pass in or modify "
+                "your `EarlyStopping` callback to use any of the following: `train_loss`",
+                "a page which is not available",
+                r"(?:conditioned on metric `?(?P<what>[\w./-]+)`? which is not available"
+                r"(?:[^\n]*(?:following: |metrics are: )(?P<known>[^\n.]*))?"
+                r"|monitor='(?P<key>[\w./-]+)'\)?`? could not find the monitored key in the returned[^\n\[]*(?P<have>\[[^\]\n]*\])?)",
+                source="Lightning 1.0 to 2.6",
+            ),
+            Signature(
+                "training argument is set to",
+                "KeyError: \"The `metric_for_best_model` training argument is set to 'eval_f1', which is not found in the "
+                "evaluation metrics. The available evaluation metrics are: ['eval_loss'].",
+                "metric_for_best_model training argument",
+                r"`metric_for_best_model` training argument is set to '(?P<what>\w+)', which is not found"
+                r"(?:[^\n]*metrics are: (?P<known>\[[^\]]*\]))?",
+                source="Transformers 4.40 to 5",
+            ),
+            Signature(
+                "KeyError: 'eval_",
+                "KeyError: 'eval_loss'",
+                "KeyError: 'evaluation'",
+                r"^KeyError: '(?P<what>eval_\w+)'",
+                source="Transformers 4.0 to 4.39: metric_for_best_model without that metric, most often since no labels reach the "
+                "evaluation",
+            ),
+        ),
+        judge=_monitored,
+    ),
+    Cause(
+        "OPT236",
+        "optimizer-of-non-leaf",
+        "An optimizer was given a tensor that is the result of an operation.",
+        "nn.Parameter(x).to(device) or a * Parameter is no parameter any more: only leaf tensors can be optimised.",
+        "the optimizer was given a tensor that is the result of an operation (.to(), .cuda(), a slice or a product), no "
+        "parameter",
+        Remediation(
+            "Move the data first and make the parameter of it",
+            ("w = nn.Parameter(torch.zeros(n, device=device))", "x = x.detach().requires_grad_(True)"),
+        ),
+        (
+            Signature(
+                "can't optimize a non-leaf Tensor",
+                "ValueError: can't optimize a non-leaf Tensor",
+                "non-leaf tensors",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "OPT237",
+        "parameter-in-two-groups",
+        "A parameter was given to the optimizer twice.",
+        "Groups that are picked by name or by module overlap, or layers share their weights.",
+        "the same parameter is in more than one of the optimizer's groups: the groups overlap, or two modules share weights",
+        Remediation(
+            "Put each parameter into one group, by identity",
+            (
+                "head = {id(p) for p in model.head.parameters()}",
+                "rest = [p for p in model.parameters() if id(p) not in head]",
+            ),
+        ),
+        (
+            Signature(
+                "some parameters appear in more than one parameter group",
+                "ValueError: some parameters appear in more than one parameter group",
+                "parameter group",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "OPT238",
+        "adam-steps-on-gpu",
+        "Adam's step counter was loaded onto the GPU, which torch 1.12.0 refuses.",
+        "A fault of torch 1.12.0: load_state_dict moves the counter to the parameters' device.",
+        "Adam's state was loaded onto the GPU with its step counter, which torch 1.12.0 refuses (capturable=False)",
+        Remediation(
+            "Install torch 1.12.1 or later; until then mark the groups as capturable after loading",
+            ("pip install 'torch>=1.12.1'", "optimizer.param_groups[0]['capturable'] = True"),
+        ),
+        (
+            Signature(
+                "state_steps should not be CUDA tensors",
+                "AssertionError: If capturable=False, state_steps should not be CUDA tensors.",
+                "capturable=False",
+                source="torch 1.12.0",
+            ),
+        ),
+    ),
+    Cause(
+        "OPT239",
+        "optimizer-needs-closure",
+        "LBFGS was stepped without its closure.",
+        "It evaluates the loss several times a step, and needs a function that does so.",
+        "an optimizer that evaluates the loss several times (LBFGS) was stepped without a closure",
+        Remediation(
+            "Pass a function that clears the gradients, computes the loss, calls backward and returns the loss",
+            (
+                "def closure():\n    optimizer.zero_grad(); loss = criterion(model(x), y); loss.backward(); return loss",
+                "optimizer.step(closure)",
+            ),
+        ),
+        (
+            Signature(
+                "positional argument: 'closure'",
+                "TypeError: LBFGS.step() missing 1 required positional argument: 'closure'",
+                "positional argument: 'metrics'",
+                r"step\(\) missing 1 required positional argument: 'closure'",
+                source="torch 0.4 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "OPT240",
+        "parameters-never-change",
+        "The loss is the same in every step: nothing is trained.",
+        "The optimizer holds other tensors than the model uses (it was made before .to(), deepcopy or a wrapper), step() is "
+        "not called, the learning rate is 0, all is frozen, or the scaler skips every step.",
+        "the loss is the same to the last digit in every step: the parameters are not updated",
+        Remediation(
+            "See whether gradients arrive and parameters change; make the optimizer from the model that is trained, and look at "
+            "its learning rate",
+            (
+                "print([(n, p.grad is None) for n, p in model.named_parameters()][:5], optimizer.param_groups[0]['lr'])",
+                "optimizer = AdamW(model.parameters())  # after model.to(device) and wrapping",
+                LINT,
+            ),
+        ),
+        (
+            Signature(
+                ("loss ", "loss:", "loss=", "loss'"),
+                "\n".join(f"step {i} loss 10.8259" for i in range(1, 13)),
+                "step 1 loss 10",
+                r"\bloss'?(?: |: ?|=)\d+\.\d{3,}",
+                source="common training loops",
+            ),
+            Signature(
+                ("lr ", "lr:", "lr=", "lr'"),
+                "step 1 loss 2.3 lr 1e-3\nstep 2 loss 2.2 lr 1e-8\nstep 3 loss 2.2 lr 0.0e+00\nstep 4 loss 2.2 lr 0.0e+00\nstep 5 loss 2.2 "
+                "lr 0.0e+00",
+                "step 1 loss 2.3 lr 1e-3",
+                r"\blr'?(?: |: ?|=)(?P<lr>0(?:\.0+)?(?:e[+-]?\d+)?)\b",
+                source="common training loops",
+            ),
+        ),
+        kind=DEGRADED,
+        judge=_frozen,
+    ),
+    Cause(
+        "OPT241",
+        "optimizer-arguments-wrong",
+        "An optimizer was made with arguments that it does not take.",
+        "It wants parameters, as a list, a generator or groups, and numbers in their range.",
+        "the optimizer refused its arguments ({what})",
+        Remediation("Pass the module's parameters", ("AdamW(model.parameters(), lr=1e-3)",)),
+        (
+            Signature(
+                (
+                    "optimizer can only optimize Tensors",
+                    "params argument given to the optimizer should be",
+                    "Invalid ",
+                ),
+                "TypeError: optimizer can only optimize Tensors, but one of the params is Linear",
+                "Invalid learning",
+                r"(?P<what>optimizer can only optimize Tensors, but one of the params is [\w.]+|params argument given to the "
+                r"optimizer should be an iterable of Tensors or dicts, but got [\w.]+"
+                r"|ValueError: Invalid (?:learning rate|lr|beta parameter[^\n:]*|weight_decay value|momentum value|epsilon value): "
+                r"[^\n]{1,30})",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "'method' object is not iterable",
+                "  File \"torch/optim/optimizer.py\", line 271, in __init__\n    param_groups = list(params)\nTypeError: 'method' "
+                "object is not iterable",
+                "TypeError: 'method' object is not subscriptable",
+                r"TypeError: (?P<what>'method' object is not iterable)",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+        judge=_arguments,
     ),
 )

@@ -186,27 +186,6 @@ register(
         explains=("WRK22",),
     ),
     Cause(
-        "SHM220",
-        "paging-file-too-small",
-        "Windows has no memory left to promise: the paging file is too small.",
-        "Each worker of spawn loads torch's CUDA libraries, gigabytes of them, and Windows reserves that memory in full.",
-        "Windows has no memory left to promise (error 1455): each worker reserves gigabytes for the CUDA libraries that it loads, and the paging file is too small",
-        Remediation(
-            "Use fewer workers, enlarge the paging file, and import torch.cuda users under the main guard only",
-            ("DataLoader(..., num_workers=2)", "SystemPropertiesPerformance.exe  # Advanced, Virtual memory: Change"),
-        ),
-        (
-            Signature(
-                "1455",
-                "OSError: [WinError 1455] The paging file is too small for this operation to complete.",
-                "error code 1450",
-                r"WinError 1455|error code: <1455>",
-                source="Windows, torch 1.0 to 2.15",
-            ),
-        ),
-        explains=("WRK20", "WRK21"),
-    ),
-    Cause(
         "SHM221",
         "descriptor-handed-over-twice",
         "The same file descriptor was to be handed to a child twice.",

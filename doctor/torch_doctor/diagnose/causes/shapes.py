@@ -1,187 +1,504 @@
-"""Shapes of a checkpoint against the model's, and tensors without data."""
+"""Shapes that do not fit."""
 
 from __future__ import annotations
 
 import re
 
 from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.words import TOO_LONG, TRUNCATE
 from torch_doctor.model import Remediation
 
-#: prints the top-level keys of a checkpoint, without running anything that is pickled in it
-LIST_KEYS = (
-    "python -c \"import sys, torch; print(*torch.load(sys.argv[1], map_location='cpu', weights_only=True), "
-    "sep='\\n')\" CHECKPOINT"
-)
-
-
-#: (names of the parameter, what differs, what to do, commands). Source: names in torchvision, timm, transformers.
-_SIZES = (
+#: what the text says -> (what it means, remedy); the first that fits. Source: torch 1.0 to 2.15, 2026-11
+_SHAPES: tuple[tuple[str, str, Remediation], ...] = (
     (
-        r"(?:^|\.)(?:embed_tokens|lm_head|wte|word_embeddings|tok_embeddings|token_embedding\w*|embeddings?\.weight|output_projection|shared)\b",
-        "another vocabulary size (tokens were added to the tokenizer, or another tokenizer)",
-        "Resize the embedding to the tokenizer that belongs to the checkpoint before loading",
-        (
-            "model.resize_token_embeddings({rows})",
-            "tokenizer = AutoTokenizer.from_pretrained(CHECKPOINT_FOLDER); len(tokenizer)",
-        ),
-    ),
-    (
-        r"pos_embed|position_embedding|positional_embedding|relative_position",
-        "another image size, patch size or sequence length",
-        "Build the model for the saved size, or interpolate the position embedding before loading",
-        ("timm.create_model(NAME, img_size=SAVED_SIZE)", "state.pop({name!r})  # then it is trained anew"),
-    ),
-    (
-        r"(?:^|\.)(?:fc\d?|head|heads|classifier|score|cls|logits?|out_proj|linear|last_linear|output|conv_seg|cls_score|class_embed)(?:\.|$)",
-        "another number of classes",
-        "Build the model with the saved number of classes, or leave that layer out of the checkpoint and train it anew",
-        (
-            "for k in [k for k in state if k.startswith({stem!r})]: state.pop(k)",
-            "model.load_state_dict(state, strict=False)",
-            "from_pretrained(..., num_labels={model_rows}, ignore_mismatched_sizes=True)",
-        ),
-    ),
-)
-
-
-def sizes(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """An empty or a flat saved shape is a shard or a quantised weight; else the layer's name says what differs."""
-    # in a table the name stands where the prefix of a container would, and is gone
-    name, saved = (
-        seen.groups.get("name", "a parameter"),
-        [int(n) for n in re.findall(r"\d+", seen.groups["saved"])],
-    )
-    model = [int(n) for n in re.findall(r"\d+", seen.groups["model"])]
-    shapes = f"{name} has shape {seen.groups['saved']} in the checkpoint and {seen.groups['model']} in the model"
-    if saved == [0] or model == [0]:
-        return _partitioned(verdict, shapes, saved == [0])
-    if len(saved) == 2 and saved[1] == 1 and len(model) == 2 and saved[0] * 2 == model[0] * model[1]:
-        return with_message(
-            verdict,
-            f"{shapes}: the checkpoint is quantised to 4 bits (bitsandbytes), the model is not",
-            Remediation(
-                "Load the model quantised as it was saved, or take the checkpoint that is not quantised",
-                ("from_pretrained(PATH, quantization_config=BitsAndBytesConfig(load_in_4bit=True))",),
-            ),
-        )
-    if len(saved) == len(model) == 4 and saved[0] == model[0] and saved[2:] == model[2:]:
-        return with_message(
-            verdict,
-            f"{shapes}: another number of input channels ({saved[1]} against {model[1]})",
-            Remediation(
-                "Build the model with the saved number of channels, or adapt that layer's weight and load the rest",
-                (
-                    f"state[{name!r}] = state[{name!r}].mean(1, keepdim=True).repeat(1, {model[1]}, 1, 1)",
-                    f"in_channels={saved[1]}  # in the model's configuration",
-                    LIST_KEYS,
-                ),
-            ),
-        )
-    for pattern, what, todo, commands in _SIZES:
-        if re.search(pattern, name) and saved and model:
-            words = {"rows": saved[0], "model_rows": model[0], "name": name, "stem": name.rsplit(".", 1)[0] + "."}
-            return with_message(
-                verdict, f"{shapes}: {what}", Remediation(todo, (*(c.format(**words) for c in commands), LIST_KEYS))
-            )
-    return with_message(verdict, f"{shapes}: another number of classes, vocabulary size or width")
-
-
-def _partitioned(verdict: Verdict, shapes: str, saved: bool) -> Verdict:
-    if saved:
-        return with_message(
-            verdict,
-            f"{shapes}: the parameters were partitioned (DeepSpeed ZeRO-3 or FSDP) and saved without being gathered, "
-            "so this file holds no weights",
-            Remediation(
-                "Put the shards beside it together; save gathered weights from now on",
-                (
-                    "python zero_to_fp32.py CHECKPOINT_FOLDER OUT",
-                    '"zero_optimization": {"stage3_gather_16bit_weights_on_model_save": true}',
-                    "accelerate merge-weights CHECKPOINT_FOLDER/pytorch_model_fsdp_0 OUT",
-                ),
-            ),
-        )
-    return with_message(
-        verdict,
-        f"{shapes}: the model's parameters are partitioned (DeepSpeed ZeRO-3 or FSDP) while a plain state_dict is loaded",
+        r"must be same as input size|different to the input size",
+        ": the loss compares element by element, and one side has a dimension of 1 more",
         Remediation(
-            "Load before the model is partitioned, or gather the parameters for the time of loading",
+            "Give both sides the same shape",
+            ("loss = criterion(scores.squeeze(1), y)", "loss = criterion(scores, y.unsqueeze(1).float())"),
+        ),
+    ),
+    (
+        r"Expected input batch_size",
+        ": predictions and labels have another number of rows: a dimension was folded into the batch by view() or flatten(), "
+        "or the labels are one for each token or pixel where the model gives one for each sample",
+        Remediation(
+            "Keep the batch first and alone, and use a head that fits the labels",
             (
-                "with deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0): model.load_state_dict(state)",
-                "torch.distributed.checkpoint.state_dict.set_model_state_dict(model, state, options=StateDictOptions(full_state_dict=True))",
+                "print(logits.shape, y.shape)",
+                "x = x.view(x.size(0), -1)  # not view(-1, features)",
+                "AutoModelForTokenClassification.from_pretrained(path)  # labels for each token",
             ),
         ),
-    )
+    ),
+    (
+        r"grad_output\[",
+        ": the gradient that was passed to backward has another shape than the output",
+        Remediation("Give it the output's shape", ("out.backward(gradient=torch.ones_like(out))",)),
+    ),
+    (
+        r"-dimensional input",
+        ": the batch dimension is missing, or the channels",
+        Remediation(
+            "Bring the input to N, C, H, W, with the batch dimension first", ("x.unsqueeze(0)  # a single sample",)
+        ),
+    ),
+    (
+        r"divide axis",
+        ": the size is no multiple of the patch or window",
+        Remediation(
+            "Resize, crop or pad to a multiple of it",
+            ("F.pad(x, (0, -x.size(-1) % 16, 0, -x.size(-2) % 16))", "transforms.Resize((224, 224))"),
+        ),
+    ),
+    (
+        r"same number of elements",
+        ": predictions and targets differ in size",
+        Remediation("Give both the same shape", ("print(out.shape, y.shape)", "y = y.view_as(out).float()")),
+    ),
+    (
+        r"input must have|hx (?:and cx )?should",
+        ": the batch dimension is missing in the input, or in the hidden state",
+        Remediation(
+            "Give input and hidden state a batch dimension each, or neither",
+            ("x = x.unsqueeze(0)", "h = torch.zeros(layers, x.size(0), width, device=x.device)"),
+        ),
+    ),
+    (
+        r"embedding dimension|attn_mask",
+        ": the attention layer was built for another width, or the mask for another length or order of dimensions",
+        Remediation(
+            "Compare the width with embed_dim, and see whether the batch comes first",
+            (
+                "nn.MultiheadAttention(x.size(-1), heads, batch_first=True)",
+                "mask = torch.triu(torch.ones(n, n, dtype=torch.bool), 1)  # n = sequence length",
+            ),
+        ),
+    ),
+    (
+        r"mat1 dim 1",
+        ": the layer takes another number of features than arrive",
+        Remediation("Compare in_features with the input", ("print(x.shape)", "nn.LazyLinear(out_features)")),
+    ),
+    (
+        r"Padding size",
+        ": the input is smaller than the padding, most often a very short sequence or small image",
+        Remediation(
+            "Pad or resize the input first, or leave such samples out",
+            ("F.pad(x, (0, n), mode='constant')", "print(x.shape)"),
+        ),
+    ),
+    (
+        r"batch or spatial sizes",
+        ": the masks have another height and width than the model's output",
+        Remediation(
+            "Bring the output to the masks' size, or the masks to the output's (nearest, so that labels stay labels)",
+            (
+                "out = F.interpolate(out, size=y.shape[-2:], mode='bilinear', align_corners=False)",
+                "y = F.interpolate(y[:, None].float(), size=out.shape[-2:], mode='nearest')[:, 0].long()",
+            ),
+        ),
+    ),
+    (
+        r"Kernel size|Output size is too small",
+        ": the image is smaller at that layer than the kernel or pooling window: the input is smaller than the network "
+        "was built for",
+        Remediation(
+            "Use larger images, fewer pooling layers, or adaptive pooling; padding keeps the size",
+            ("nn.AdaptiveAvgPool2d(1)", "nn.Conv2d(c, c, 3, padding=1)", "print(x.shape)"),
+        ),
+    ),
+    (
+        r"input_size|Expected input to be",
+        ": the recurrent layer was built for another number of features, or the dimensions are in another order",
+        Remediation(
+            "Build the layer for the features that arrive, and see whether the batch comes first",
+            ("nn.LSTM(input_size=x.size(-1), hidden_size=h, batch_first=True)", "print(x.shape)"),
+        ),
+    ),
+    (
+        r"running_mean",
+        ": the BatchNorm layer was built for another number of channels",
+        Remediation("Build it for the channels that arrive", ("nn.BatchNorm2d(x.size(1))", "nn.LazyBatchNorm2d()")),
+    ),
+    (
+        r"weight tensor should be defined",
+        ": the loss's class weights are not as many as the classes",
+        Remediation(
+            "Give one weight for each class that the model's last layer has",
+            ("nn.CrossEntropyLoss(weight=torch.ones(logits.size(1), device=logits.device))",),
+        ),
+    ),
+    (
+        r"shape of the mask",
+        ": the boolean mask was made from another tensor than the one that it indexes",
+        Remediation(
+            "Make the mask from the tensor that is indexed, cut and padded in the same way",
+            ("print(x.shape, mask.shape)", "x[mask[:, : x.size(1)]]"),
+        ),
+    ),
+    (
+        r"permute",
+        ": the tensor has another number of dimensions than permute was given: a batch or channel dimension is missing",
+        Remediation("Look at the shape, and add what is missing", ("print(x.shape)", "x.unsqueeze(0)")),
+    ),
+)
+
+
+def shapes(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """The numbers in the text say which argument of which layer to change."""
+    what = seen.groups["what"]
+    if "size of tensor" in what and seen.has(TOO_LONG):
+        return with_message(verdict, f"{verdict.message}: the text is longer than the model's positions", TRUNCATE)
+    for pattern, meaning, remedy in _SHAPES:
+        if re.search(pattern, what):
+            return with_message(verdict, f"{verdict.message}{meaning}", remedy)
+    if match := re.search(
+        r"shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)|m1: \[\d+ x (\d+)\], m2: \[(\d+)"
+        r"|got \[(?:\d+, )*(\d+)\] X \[(\d+)",
+        what,
+    ):
+        got, wanted = match[1] or match[3] or match[5], match[2] or match[4] or match[6]
+        return with_message(
+            verdict,
+            f"{verdict.message}: the layer takes {wanted} features and gets {got}",
+            Remediation(
+                "Give the layer as many input features as arrive (in_features), or bring the input to the size that "
+                "it was built for; LazyLinear takes what comes",
+                (f"nn.Linear({got}, ...)", "nn.LazyLinear(out_features)", "print(x.shape)"),
+            ),
+        )
+    if match := re.search(r"to have (\d+) channels, but got (\d+)", what):
+        if re.search(rf"input\[\d+, \d+, \d+, {match[1]}\]", what):
+            return with_message(
+                verdict,
+                f"{verdict.message}: the images come as N, H, W, C and the layer wants N, C, H, W",
+                Remediation("Put the channels second", ("x = x.permute(0, 3, 1, 2)", "transforms.ToTensor()")),
+            )
+        return with_message(
+            verdict,
+            verdict.message,
+            Remediation(
+                f"Convert the images to {match[1]} channels, or build the first layer for {match[2]}; images are "
+                "expected as N, C, H, W",
+                (
+                    "Image.open(path).convert('RGB')",
+                    f"nn.Conv2d({match[2]}, ...)",
+                    "x.permute(0, 3, 1, 2)  # from NHWC",
+                ),
+            ),
+        )
+    if "target" in what:
+        return with_message(
+            verdict,
+            f"{verdict.message}: the loss wants class indexes, not one-hot vectors or a channel dimension",
+            Remediation("Turn the targets into class indexes", ("y.argmax(dim=1)", "y.squeeze(1).long()")),
+        )
+    if "hidden" in what:
+        return with_message(
+            verdict,
+            f"{verdict.message}: the hidden state was made for another batch size",
+            Remediation(
+                "Make the hidden state from each batch, or drop the last incomplete one",
+                ("h = torch.zeros(layers, x.size(0), width, device=x.device)", "DataLoader(..., drop_last=True)"),
+            ),
+        )
+    if "unbatched" in what:
+        return with_message(
+            verdict,
+            verdict.message,
+            Remediation(
+                "Bring the input to N, C, H, W (N, C, L for 1d), with the batch dimension first",
+                ("x.view(-1, 1, 28, 28)", "x.unsqueeze(0)  # a single sample"),
+            ),
+        )
+    return verdict
 
 
 register(
     Cause(
-        "CKP209",
-        "parameter-size-mismatch",
-        "A parameter's shape in the checkpoint is not the model's.",
-        "Another number of classes, vocabulary or width; strict does not matter for shapes.",
-        "{name} has shape {saved} in the checkpoint and {model} in the model: another number of classes, "
-        "vocabulary size or width",
+        "LOS202",
+        "shapes-do-not-match",
+        "Two tensors' shapes do not fit.",
+        "A layer that was built for another input size, a missing batch dimension, or a target of another shape.",
+        "shapes do not fit: {what}",
         Remediation(
-            "Build the model with the saved configuration, or drop the layers that differ before loading",
-            ("for k in [k for k in state if k.startswith('LAYER.')]: state.pop(k)", LIST_KEYS),
+            "Print the shapes before that line; check the layer's in_features, the batch dimension and the order "
+            "of dimensions",
+            ("print(x.shape)",),
         ),
         (
             Signature(
-                "size mismatch for",
-                "\tsize mismatch for fc.weight: copying a param with shape torch.Size([1000, 512]) from "
-                "checkpoint, the shape in current model is torch.Size([10, 512]).",
-                "size mismatch, m1",
-                r"size mismatch for (?P<name>[\w.]+): copying a param with shape "
-                r"(?:torch\.Size\()?(?P<saved>\[[^\]]*\]|\([^)]*\))\)? from checkpoint, the shape in current model "
-                r"is (?:torch\.Size\()?(?P<model>\[[^\]]*\]|\([^)]*\))",
+                "shapes cannot be multiplied",
+                "RuntimeError: mat1 and mat2 shapes cannot be multiplied (32x512 and 256x10)",
+                "cannot be multiplied",
+                r"(?P<what>mat1 and mat2 shapes cannot be multiplied \([^)]*\))",
+                source="torch 1.6 to 2.15",
+            ),
+            Signature(
+                "must have same reduction dim",
+                "RuntimeError('a and b must have same reduction dim, but got [2, 8] X [16, 4].')",
+                "the same reduction",
+                r"(?P<what>a and b must have same reduction dim, but got \[[^\]]*\] X \[[^\]]*\])",
+                source="torch 2.0 to 2.15, fake tensors under torch.compile and export",
+            ),
+            Signature(
+                "must match the size of tensor",
+                "RuntimeError: The size of tensor a (3) must match the size of tensor b (4) at non-singleton "
+                "dimension 1",
+                "size of tensor",
+                r"(?P<what>The size of tensor a \(\d+\) must match the size of tensor b \(\d+\) at non-singleton "
+                r"dimension \d+)",
                 source="torch 0.4 to 2.15",
             ),
             Signature(
-                "size mismatch - ckpt:",
-                "classifier.weight | MISMATCH | Reinit due to size mismatch - ckpt: torch.Size([2, 768]) vs model:torch.Size([5, 768])\n"
-                "RuntimeError: You set `ignore_mismatched_sizes` to `False`, thus raising an error.",
-                "Reinit due to a new head",
-                r"(?:^(?P<name>[\w.]+)\s*\|\s*MISMATCH\s*\|[^\n]*)?size mismatch - ckpt:\s?torch\.Size\((?P<saved>\[[^\]]*\])\) vs model: ?"
-                r"torch\.Size\((?P<model>\[[^\]]*\])\)",
-                also=(r"ignore_mismatched_sizes` to `False`",),
-                source="transformers 5.x, load report",
+                "Sizes of tensors must match except in dimension",
+                "RuntimeError: Sizes of tensors must match except in dimension 1. Expected size 8 but got size 7 "
+                "for tensor number 1 in the list.",
+                "Sizes of tensors",
+                r"(?P<what>Sizes of tensors must match except in dimension[^\n]*)",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "size mismatch, ",
+                "RuntimeError: size mismatch, m1: [32 x 512], m2: [256 x 10]",
+                "size mismatch for fc.weight",
+                r"(?P<what>size mismatch, m1: [^\n]*)",
+                source="torch 0.4 to 1.5",
+            ),
+            Signature(
+                "to have ",
+                "RuntimeError: Given groups=1, weight of size [64, 3, 7, 7], expected input[8, 1, 224, 224] to "
+                "have 3 channels, but got 1 channels instead",
+                "expected to have 3",
+                r"(?P<what>expected input\[[^\]]*\] to have \d+ channels, but got \d+ channels)",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "is invalid for input of size",
+                "RuntimeError: shape '[32, -1, 7]' is invalid for input of size 100",
+                "invalid",
+                r"(?P<what>shape '\[[^\]]*\]' is invalid for input of size \d+)",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "batch_size (",
+                "ValueError: Expected input batch_size (32) to match target batch_size (31).",
+                "batch_size (32)",
+                r"(?P<what>Expected input batch_size \(\d+\) to match target batch_size \(\d+\))",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "different to the input size",
+                "ValueError: Using a target size (torch.Size([32])) that is different to the input size "
+                "(torch.Size([32, 1])) is not allowed.",
+                "different input",
+                r"(?P<what>target size \(torch\.Size\(\[[^\]]*\]\)\) [^\n]*different to the input size "
+                r"\(torch\.Size\(\[[^\]]*\]\)\)) is",
+                source="torch 1.0 to 2.15",
+            ),
+            Signature(
+                "Index tensor must have the same number of dimensions",
+                "RuntimeError: Index tensor must have the same number of dimensions as input tensor",
+                "Index tensor",
+                r"(?P<what>Index tensor must have the same number of dimensions[^\n]*)",
+                source="torch 1.0 to 2.15",
+            ),
+            Signature(
+                "Dimension out of range",
+                "IndexError: Dimension out of range (expected to be in range of [-1, 0], but got 1)",
+                "out of range",
+                r"(?P<what>Dimension out of range \([^)]*\))",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "The expanded size of the tensor",
+                "RuntimeError: The expanded size of the tensor (5) must match the existing size (3) at "
+                "non-singleton dimension 0",
+                "expanded size",
+                r"(?P<what>The expanded size of the tensor \(\d+\) must match the existing size \(\d+\))",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "input to ",
+                "RuntimeError: Expected 3D (unbatched) or 4D (batched) input to conv2d, but got input of size: [32, 784]",
+                "input to conv2d",
+                r"(?P<what>Expected \dD \(unbatched\) or \dD \(batched\) input to \w+, but got input of size: \[[^\]]*\])",
+                source="torch 1.11 to 2.15",
+            ),
+            Signature(
+                "Expected hidden",
+                "RuntimeError: Expected hidden[0] size (2, 16, 128), got [2, 32, 128]",
+                "hidden size 128",
+                r"(?P<what>Expected hidden(?:\[\d\])? size \([^)]*\), got [\[(][^\])]*[\])])",
+                source="torch 0.4 to 2.15, RNNs: the last batch is smaller (drop_last), or another batch dimension",
+            ),
+            Signature(
+                "target tensor expected",
+                "RuntimeError: 0D or 1D target tensor expected, multi-target not supported",
+                "target tensor",
+                r"(?P<what>(?:0D or )?1D target tensor expected, multi-target not supported)",
+                source="torch 0.4 to 2.15: one-hot targets, use argmax or squeeze",
+            ),
+            Signature(
+                "only batches of spatial targets supported",
+                "RuntimeError: only batches of spatial targets supported (3D tensors) but got targets of dimension: 4",
+                "spatial targets",
+                r"(?P<what>only batches of spatial targets supported \(3D tensors\) but got targets of (?:dimension|size): [^\n]*)",
+                source="torch 0.4 to 2.15: masks with a channel, squeeze(1)",
+            ),
+            Signature(
+                "-dimensional input for",
+                "RuntimeError: Expected 4-dimensional input for 4-dimensional weight [64, 3, 7, 7], but got 3-dimensional "
+                "input of size [3, 224, 224] instead",
+                "4-dimensional input",
+                r"(?P<what>Expected \d-dimensional input for \d-dimensional weight [^\n]*but got \d-dimensional input of size "
+                r"\[[^\]]*\])",
+                source="torch 0.4 to 1.12, convolutions",
+            ),
+            Signature(
+                "Mismatch in shape: grad_output",
+                "RuntimeError: Mismatch in shape: grad_output[0] has a shape of torch.Size([8]) and output[0] has a shape of "
+                "torch.Size([8, 1]).",
+                "Mismatch in shape",
+                r"(?P<what>Mismatch in shape: grad_output\[[^\n]*)",
+                source="torch 1.0 to 2.15, backward with a gradient",
+            ),
+            Signature(
+                "divide axis of length",
+                " Shape mismatch, can't divide axis of length 225 in chunks of 16",
+                "axis of length 225",
+                r"(?P<what>Shape mismatch, can't divide axis of length \d+ in chunks of \d+)",
+                source="einops 0.3 to 0.8",
+            ),
+            Signature(
+                "must be same as input size",
+                "ValueError: Target size (torch.Size([16])) must be same as input size (torch.Size([16, 1]))",
+                "must be same as",
+                r"(?P<what>Target size \(torch\.Size\([^)]*\)\) must be same as input size \(torch\.Size\([^)]*\)\))",
+                source="torch 0.4 to 2.15, BCEWithLogitsLoss",
+            ),
+            Signature(
+                "sizes don't match: target",
+                "RuntimeError: input and target batch or spatial sizes don't match: target [4, 512, 512], input [4, 21, "
+                "256, 256]",
+                "spatial sizes",
+                r"(?P<what>[Ii]nput and target batch or spatial sizes don't match: target [^\n]*)",
+                source="torch 1.0 to 2.15, NLLLoss2d",
+            ),
+            Signature(
+                ("Kernel size can't be greater", "Output size is too small"),
+                "RuntimeError: Calculated padded input size per channel: (2 x 2). Kernel size: (3 x 3). Kernel size can't "
+                "be greater than actual input size",
+                "kernel size 3",
+                r"(?P<what>Calculated padded input size per channel: \([^)]*\)\. Kernel size: \([^)]*\)\. Kernel size can't "
+                r"be greater|Given input size: \([^)]*\)\. Calculated output size: \([^)]*\)\. Output size is too small)",
+                source="torch 0.4 to 2.15, convolutions and pooling",
+            ),
+            Signature(
+                "must be equal to input_size",
+                "RuntimeError: input.size(-1) must be equal to input_size. Expected 10, got 20",
+                "input_size=10",
+                r"(?P<what>input\.size\(-1\) must be equal to input_size\. Expected \d+, got \d+)",
+                source="torch 0.4 to 2.15, RNNs",
+            ),
+            Signature(
+                "should contain ",
+                "RuntimeError: running_mean should contain 64 elements not 128",
+                "the list should contain 64 elements",
+                r"(?P<what>running_mean should contain \d+ elements not \d+)",
+                source="torch 0.4 to 2.15, BatchNorm",
+            ),
+            Signature(
+                "weight tensor should be defined either for all",
+                "RuntimeError: weight tensor should be defined either for all 5 classes or no classes but got weight tensor "
+                "of shape: [4]",
+                "weight tensor of shape",
+                r"(?P<what>weight tensor should be defined either for all \d* ?(?:\d+ )?classes or no classes[^\n]*)",
+                source="torch 0.4 to 2.15, NLLLoss and CrossEntropyLoss",
+            ),
+            Signature(
+                "The shape of the mask",
+                "IndexError: The shape of the mask [32, 10] at index 1 does not match the shape of the indexed tensor [32, "
+                "12, 768] at index 1",
+                "the mask",
+                r"(?P<what>The shape of the mask \[[^\]]*\] at index \d+ does not match the shape of the indexed tensor "
+                r"\[[^\]]*\])",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                ("number of dims don't match in permute", "length of the desired ordering of dimensions"),
+                "RuntimeError: number of dims don't match in permute",
+                "permute(0, 2, 1)",
+                r"(?P<what>number of dims don't match in permute|permute\(\w+\): number of dimensions in the tensor input does "
+                r"not match the length of the desired ordering of dimensions[^\n]*)",
+                source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "must have the same number of elements. target nelement",
+                "ValueError: Target and input must have the same number of elements. target nelement (16) != input nelement (32)",
+                "the same number of elements",
+                r"(?P<what>Target and input must have the same number of elements\. target nelement \(\d+\) != input nelement "
+                r"\(\d+\))",
+                source="torch 0.3 to 1.4, BCELoss",
+            ),
+            Signature(
+                ("input must have ", "should also be "),
+                "RuntimeError: input must have 3 dimensions, got 2",
+                "input must have values",
+                r"(?P<what>input must have \d dimensions, got \d|For (?:un)?batched \d-D input, hx (?:and cx )?should also be "
+                r"(?:\d-D|\(\d-D, \d-D\)) (?:tensor )?but got [^\n]*)",
+                source="torch 0.4 to 2.15, RNNs",
+            ),
+            Signature(
+                "was expecting embedding dimension of",
+                "AssertionError: was expecting embedding dimension of 512, but got 256",
+                "embedding dimension of 512",
+                r"(?P<what>was expecting embedding dimension of \d+, but got \d+)",
+                source="torch 1.9 to 2.15, MultiheadAttention",
+            ),
+            Signature(
+                "attn_mask is torch.Size",
+                "RuntimeError: The shape of the 2D attn_mask is torch.Size([10, 10]), but should be (5, 5).",
+                "attn_mask of size",
+                r"(?P<what>The shape of the \dD attn_mask is torch\.Size\(\[[^\]]*\]\), but should be \([^)]*\))",
+                source="torch 1.9 to 2.15, MultiheadAttention",
+            ),
+            Signature(
+                "mat1 dim 1 must match mat2 dim 0",
+                "RuntimeError: mat1 dim 1 must match mat2 dim 0",
+                "mat1 must match",
+                r"(?P<what>mat1 dim 1 must match mat2 dim 0)",
+                source="torch 1.5 to 1.8",
+            ),
+            Signature(
+                "Padding size should be less than",
+                "RuntimeError: Argument #4: Padding size should be less than the corresponding input dimension, but got: padding "
+                "(3, 3) at dimension 3 of input [1, 3, 64, 2]",
+                "Padding size 3",
+                r"(?P<what>Padding size should be less than the corresponding input dimension, but got: padding [^\n]*)",
+                source="torch 0.4 to 2.15, reflection padding",
             ),
         ),
-        judge=sizes,
-        explains=("CKP201",),
+        explains=("CMP2",),
+        judge=shapes,
     ),
     Cause(
-        "CKP244",
-        "meta-tensors-without-data",
-        "Tensors of the meta device have shapes and no data, and were to be copied or used.",
-        "A model that was built under torch.device('meta'), init_empty_weights or low_cpu_mem_usage gets its data only when "
-        "weights are assigned to it; parameters that the checkpoint lacks stay empty.",
-        "the model, or part of it, is on the meta device and has no data: weights were never loaded into it",
-        Remediation(
-            "Assign the weights in place of copying them, or allocate first and load then; let accelerate or from_pretrained "
-            "place the model, without .to()",
-            (
-                "model.load_state_dict(state, assign=True)",
-                "model.to_empty(device='cuda'); model.load_state_dict(state)",
-                "[n for n, p in model.named_parameters() if p.is_meta]  # what the checkpoint lacks",
-            ),
-        ),
+        "LOS232",
+        "tensor-not-contiguous-for-view",
+        "view() was called on a tensor whose memory order does not allow it.",
+        "After transpose, permute or a slice the elements do not lie in the order that view() needs.",
+        "view() was called on a tensor that is not contiguous, after transpose, permute or a slice",
+        Remediation("Use reshape(), or contiguous() first", ("x.reshape(n, -1)", "x.contiguous().view(n, -1)")),
         (
             Signature(
-                "Cannot copy out of meta tensor; no data!",
-                "NotImplementedError: Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of "
-                "torch.nn.Module.to() when moving module from meta to a different device.",
-                "copy of a meta tensor",
-                source="torch 1.9 to 2.15",
-            ),
-            Signature(
-                "Tensor on device meta is not on the expected device",
-                "RuntimeError: Tensor on device meta is not on the expected device cuda:0!",
-                "Tensor on device cpu is not on the expected device cuda:0!",
-                source="torch 2.0 to 2.15",
+                "view size is not compatible with input tensor's size and stride",
+                "RuntimeError: view size is not compatible with input tensor's size and stride (at least one "
+                "dimension spans across two contiguous subspaces). Use .reshape(...) instead.",
+                "view size",
+                source="torch 1.0 to 2.15",
             ),
         ),
-        explains=("CKP201", "DEV2"),
+        explains=("CMP2",),
     ),
 )

@@ -31,10 +31,6 @@ def disk(seen: Seen, verdict: Verdict) -> Verdict | None:
         return with_message(
             verdict, f"{full}: pip found no room for a package or its unpacked wheel{extra}", PIP_SPACE
         )
-    if path.startswith("/var/lib/docker") or re.search(
-        r"failed to register layer|/var/lib/(?:docker|containerd)|buildkit", text
-    ):
-        return with_message(verdict, f"{full}: Docker's own folder has no room left{extra}", DOCKER_SPACE)
     if "/.cache/" in path or seen.near(r"huggingface_hub/|/datasets/(?:builder|arrow_\w+)\.py|torch/hub\.py", 12, 0):
         return with_message(
             verdict, f"{full}: a download into the cache of models or data sets failed{extra}", CACHE_SPACE
@@ -77,12 +73,6 @@ CACHE_SPACE = Remediation(
         "df -h ~/.cache; du -xsh ~/.cache/* | sort -h | tail",
         "hf cache prune  # or: huggingface-cli delete-cache",
     ),
-)
-
-
-DOCKER_SPACE = Remediation(
-    "Remove images, containers and build caches that nobody needs, or move Docker's data-root to a larger disk",
-    ("docker system df", "docker system prune", "docker builder prune"),
 )
 
 

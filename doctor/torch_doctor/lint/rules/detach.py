@@ -18,7 +18,17 @@ from torch_doctor.lint.events import (
     modules_of,
     step_target,
 )
-from torch_doctor.lint.flow import calls_in, constant, in_body, inside, keyword, last_before, loops_around, place
+from torch_doctor.lint.flow import (
+    calls_in,
+    constant,
+    in_body,
+    inside,
+    keyword,
+    last_before,
+    loops_around,
+    place,
+    spelled,
+)
 from torch_doctor.lint.found import ERROR, WARNING, finding, source
 from torch_doctor.lint.graph import CUTS, is_loss_function
 from torch_doctor.lint.kinds import kind
@@ -77,6 +87,9 @@ def _values_of(script: Script, node: ast.Name) -> list[ast.AST]:
     ):
         return []
     found: list[ast.AST] = [item.value]
+    # values[mask] = net(x): what was put into a tensor that was made before
+    stored = item.scope.bindings.get(f"{item.name}[]", ()) if item.how == "assign" else ()
+    found += [b.value for b in stored if b.value is not None and place(item.node) < place(b.node) < place(node)]
     if item.how == "augment":
         earlier = [b for b in item.scope.bindings[item.name] if place(b.node) < place(item.node)]
         found += [b.value for b in earlier[-3:] if b.value is not None and b.how in ("assign", "augment")]
@@ -127,7 +140,7 @@ def generator_not_detached(script: Script) -> Iterator[Finding]:
         https://docs.pytorch.org/tutorials/beginner/dcgan_faces_tutorial.html
     """
     seen: set[ast.AST] = set()
-    for call in script.index.by_tail.get("backward", ()):
+    for call in [*script.index.by_tail.get("backward", ()), *script.index.by_tail.get("manual_backward", ())]:
         if not is_backward(script, call):
             continue
         step = _next_step(script, call)
@@ -138,7 +151,7 @@ def generator_not_detached(script: Script) -> Iterator[Finding]:
         for judge, maker in _nested(script, loss):
             if judge in seen or not _steps_only(script, target, judge, maker):
                 continue
-            if frozen(script, dotted(maker.func)) or not _is_generator(script, maker):
+            if frozen(script, spelled(maker.func)) or not _is_generator(script, maker):
                 continue
             seen.add(judge)
             yield finding(
@@ -162,16 +175,16 @@ def _steps_others(script: Script, call: ast.Call, target: ast.AST) -> bool:
     later = [place(c) for c in scope.calls if place(c) > place(call) and is_backward(script, c)]
     stop = min(later, default=(1 << 30, 0))
     steps = [step_target(script, c) for c in scope.calls if place(call) < place(c) < stop]
-    return any(s is not None and dotted(s) != dotted(target) for s in steps)
+    return any(s is not None and spelled(s) != spelled(target) for s in steps)
 
 
 def _nested(script: Script, loss: ast.AST) -> Iterator[tuple[ast.Call, ast.Call]]:
     """(D(...), G(...)) for each judge in a loss that is fed by another module's output."""
     for judge in graph_sources(script, loss):
-        name = dotted(judge.func)
+        name = spelled(judge.func)
         for argument in judge.args:
             for maker in graph_sources(script, argument):
-                other = dotted(maker.func)
+                other = spelled(maker.func)
                 if other and other != name and maker is not judge:
                     yield judge, maker
                     break
@@ -180,16 +193,17 @@ def _nested(script: Script, loss: ast.AST) -> Iterator[tuple[ast.Call, ast.Call]
 def _steps_only(script: Script, target: ast.AST, judge: ast.Call, maker: ast.Call) -> bool:
     """Whether an optimizer has the judge's parameters and not the maker's."""
     has = modules_of(script, target)
-    d, g = dotted(judge.func).split("(")[0], dotted(maker.func).split("(")[0]
+    d, g = spelled(judge.func).split("(")[0], spelled(maker.func).split("(")[0]
     if has:
         return any(words.tail(d) == words.tail(h) for h in has) and not any(
             words.tail(g) == words.tail(h) for h in has
         )
-    name = words.tail(dotted(target)).lower()
+    name = words.tail(_key_or_name(spelled(target))).lower()
     for word in ("optimizer", "optimiser", "optim", "opt", "_"):
         name = name.replace(word, "")
     if not name:
         return False
+    d, g = _key_or_name(d), _key_or_name(g)
     first, other = _short_name(d), _short_name(g)
     fits = name[0] == first[:1] and (
         name.startswith(first) or first.startswith(name) or words.says(words.DISCRIMINATOR, d)
@@ -197,6 +211,12 @@ def _steps_only(script: Script, target: ast.AST, judge: ast.Call, maker: ast.Cal
     return fits and not (
         other and name.startswith(other[: len(name)]) and other[:1] == name[0] and first[:1] != other[:1]
     )
+
+
+def _key_or_name(name: str) -> str:
+    """``optimizers[D]`` as D: in a container the key says what the thing is."""
+    holder, _, key = name.removesuffix("]").partition("[")
+    return key if key and not key.isdigit() else holder
 
 
 def _short_name(name: str) -> str:
@@ -212,8 +232,8 @@ _GENERATOR = re.compile(
 
 def _is_generator(script: Script, maker: ast.Call) -> bool:
     """Whether a module is one that is trained by another optimizer: by the optimizers of the file, or by its name."""
-    name = words.tail(dotted(maker.func).removesuffix(".forward"))
-    if _GENERATOR.fullmatch(name.lower().strip("_")):
+    name = words.tail(spelled(maker.func).removesuffix(".forward"))
+    if _GENERATOR.fullmatch(_key_or_name(name).lower().strip("_")):
         return True
     for call in script.index.calls:
         if (
@@ -370,17 +390,21 @@ def _targets_of(script: Script) -> Iterator[tuple[ast.AST, ast.expr]]:
             base = call.func.value if isinstance(call.func, ast.Attribute) else None
             if script.index.qual(call).startswith("torch.") and call.args:
                 base = call.args[0]
-            if isinstance(base, ast.BinOp) and isinstance(base.op, ast.Sub):
-                yield from ((call, side) for side in (base.left, base.right))
+            yield from ((call, side) for side in _difference(script, base))
     for statement in script.index.statements[ast.Assign]:
         for item in ast.walk(statement):
-            if (
-                isinstance(item, ast.BinOp)
-                and isinstance(item.op, ast.Pow)
-                and isinstance(item.left, ast.BinOp)
-                and isinstance(item.left.op, ast.Sub)
-            ):
-                yield from ((statement, side) for side in (item.left.left, item.left.right))
+            if isinstance(item, ast.BinOp) and isinstance(item.op, ast.Pow):
+                yield from ((statement, side) for side in _difference(script, item.left))
+
+
+def _difference(script: Script, node: ast.expr | None) -> list[ast.expr]:
+    """The two sides of a difference, also where it has a name; [] for anything else."""
+    if isinstance(node, ast.Name):
+        found = last_before(script, node.id, node)
+        same = found is not None and found.how == "assign" and found.scope is script.index.scope(node)
+        node = found.value if found is not None and same else None
+    is_one = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub)
+    return [node.left, node.right] if is_one and isinstance(node, ast.BinOp) else []
 
 
 _ADVANTAGE = re.compile(r"(?:.*_)?(?:adv|advs|advantages?|td_errors?|delta|deltas)(?:_.*)?")
@@ -549,9 +573,11 @@ def _carried(script: Script, name: str, assign: ast.AST, loop: ast.AST) -> bool:
     runs = [c for c in calls_in(script, loop) if is_backward(script, c)]
     if not runs or any(loops_around(script, c)[:1] != [loop] for c in runs):
         return False
+    # with a step between, retain_graph=True fails too: the step changed what the old graph saved
+    steps = any(step_target(script, c) is not None for c in calls_in(script, loop))
     for run in runs:
         retain = keyword(run, "retain_graph")
-        if retain is not None and constant(script, retain) is not False:
+        if retain is not None and constant(script, retain) is not False and not steps:
             return False
         if any(isinstance(p, ast.If) and inside(p, loop) for p in script.index.ancestors(run)):
             return False

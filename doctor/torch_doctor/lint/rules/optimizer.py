@@ -12,6 +12,7 @@ from torch_doctor.lint.events import (
     backward_loss,
     engine_backward,
     is_backward,
+    is_forward,
     is_lightning,
     is_step,
     is_zero,
@@ -34,14 +35,15 @@ from torch_doctor.lint.flow import (
     place,
     reached,
     receiver,
+    spelled,
 )
-from torch_doctor.lint.found import ERROR, WARNING, finding, source
+from torch_doctor.lint.found import ERROR, WARNING, before, finding, fix, source
 from torch_doctor.lint.kinds import kind
-from torch_doctor.model import Finding
+from torch_doctor.model import Finding, Fix
 from torch_doctor.registry import check
 
 
-@check("OPT101", "gradients-never-cleared")
+@check("OPT101", "gradients-never-cleared", tags={"fixable"})
 def gradients_never_cleared(script: Script) -> Iterator[Finding]:
     """A training loop runs backward() and step() and never clears the gradients.
 
@@ -69,7 +71,7 @@ def gradients_never_cleared(script: Script) -> Iterator[Finding]:
                     loss.backward()
                     opt.step()
     Fix:
-        opt.zero_grad() before backward().
+        opt.zero_grad() before backward(). --fix --unsafe-fixes does it where one optimizer is stepped.
     References:
         https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
     """
@@ -92,12 +94,26 @@ def gradients_never_cleared(script: Script) -> Iterator[Finding]:
                 ERROR,
                 "nothing clears the gradients between one backward() and the next",
                 "Call zero_grad() on the optimizer in the loop, before backward()",
+                fix=_clear_before(script, call),
             )
             continue
         for other in _uncleared(script, loop):
             if loop not in seen:
                 seen.add(loop)
                 yield other
+
+
+def _clear_before(script: Script, call: ast.Call) -> Fix | None:
+    """zero_grad() of the one optimizer that is stepped beside a backward(), as a statement before it."""
+    statement = script.index.statement(call)
+    block = block_of(script, call)
+    stepped = [t for s in block for c in calls_in(script, s) if (t := step_target(script, c)) is not None]
+    names = {dotted(t) for t in stepped}
+    if not isinstance(statement, ast.Expr) or len(names) != 1 or "(" in "".join(names) or "[]" in "".join(names):
+        return None
+    return fix(
+        "clear the gradients before backward()", [before(script, statement, f"{names.pop()}.zero_grad()")], safe=False
+    )
 
 
 def _backwards(script: Script) -> list[ast.Call]:
@@ -239,12 +255,12 @@ def _enters_accumulate(script: Script, loop: ast.AST) -> bool:
 def _uncleared(script: Script, loop: ast.AST) -> Iterator[Finding]:
     """Two optimizers are stepped and only one of them is cleared."""
     calls = [c for w, c in reached(script, loop) if w is script]
-    stepped = {dotted(t): c for c in calls if (t := step_target(script, c)) is not None and dotted(t)}
+    stepped = {spelled(t): c for c in calls if (t := step_target(script, c)) is not None and dotted(t)}
     cleared: set[str] = set()
     for call in calls:
         if is_zero(script, call):
             value = receiver(call)
-            name = dotted(value) if value is not None else ""
+            name = spelled(value) if value is not None else ""
             if value is None or kind(script, value) != "optimizer" or "[]" in name:
                 return
             cleared.add(name)
@@ -304,10 +320,10 @@ def gradients_cleared_before_step(script: Script) -> Iterator[Finding]:
         if target is None or statement not in block or statement is None:
             continue
         at = block.index(statement)
-        before = _last_event(script, block[:at], dotted(target))
+        earlier = _last_event(script, block[:at], dotted(target))
         after = _first_event(script, block[at + 1 :], dotted(target))
         if (
-            not before
+            not earlier
             and _steps_then_backward(script, block[at + 1 :], dotted(target))
             and loops_around(script, call)
         ):
@@ -319,7 +335,7 @@ def gradients_cleared_before_step(script: Script) -> Iterator[Finding]:
                 "zero_grad(), then backward(), then step()",
             )
             continue
-        if before == "backward" and after == "step" and not any(c.args for c in [call]):
+        if earlier == "backward" and after == "step" and not any(c.args for c in [call]):
             yield finding(
                 script,
                 call,
@@ -482,23 +498,23 @@ def accumulation_not_scaled(script: Script) -> Iterator[Finding]:
     if uses(script, "accelerate", "lightning", "pytorch_lightning", "deepspeed"):
         return
     for call in _backwards(script):
-        loops = loops_around(script, call)
-        if not loops or engine_backward(script, call) or _guarded_by_modulo(script, call, loops[0]):
+        round_ = _round(script, call)
+        if round_ is None or engine_backward(script, call) or _guarded_by_modulo(script, call, round_):
             continue
-        steps = [c for c in calls_in(script, loops[0]) if is_step(script, c)]
-        guards = [_guarded_by_modulo(script, c, loops[0]) for c in steps]
-        clears = [c for c in calls_in(script, loops[0]) if is_zero(script, c)]
+        steps = [c for c in calls_in(script, round_) if is_step(script, c)]
+        guards = [_guarded_by_modulo(script, c, round_) for c in steps]
+        clears = [c for c in calls_in(script, round_) if is_zero(script, c)]
         if (
             not steps
             or not all(guards)
             or not clears
-            or not all(_guarded_by_modulo(script, c, loops[0]) for c in clears)
+            or not all(_guarded_by_modulo(script, c, round_) for c in clears)
         ):
             continue
         loss = backward_loss(script, call)
-        if any(inside(a, loops[0]) for a in script.index.attributes.get("grad", ())):
+        if any(inside(a, round_) for a in script.index.attributes.get("grad", ())):
             continue  # the gradients are seen to by hand
-        if loss is not None and _plain_mean(script, loss, loops[0]):
+        if loss is not None and _plain_mean(script, loss, round_):
             yield finding(
                 script,
                 call,
@@ -506,6 +522,15 @@ def accumulation_not_scaled(script: Script) -> Iterator[Finding]:
                 f"the loss is not divided by the number of accumulated batches ({source(script, guards[0])})",  # type: ignore[arg-type]
                 f"({source(script, loss)} / steps).backward()",
             )
+
+
+def _round(script: Script, call: ast.Call) -> ast.AST | None:
+    """What is run for each batch: the loop around a call, or its function where that is called in a loop."""
+    loops = loops_around(script, call)
+    if loops:
+        return loops[0]
+    scope = script.index.scope(call)
+    return scope.node if scope.kind == "function" and next(repeated_in(script, call), None) is not None else None
 
 
 def _guarded_by_modulo(script: Script, call: ast.AST, loop: ast.AST) -> ast.expr | None:
@@ -540,9 +565,25 @@ def _plain_mean(script: Script, loss: ast.expr, loop: ast.AST) -> bool:
         if len(bound) != 1 or bound[0].how != "assign" or bound[0].value is None:
             return False
         loss = bound[0].value
+    if isinstance(loss, ast.Attribute) and loss.attr == "loss":
+        # of what a model returns that is given the labels: the mean over its batch (transformers)
+        return _is_output(script, loss.value, loop)
     if not isinstance(loss, ast.Call) or not _makes_scalar(script, loss):
         return False
     return not _sums(script, loss)
+
+
+def _is_output(script: Script, node: ast.expr, loop: ast.AST) -> bool:
+    """Whether a value is what a module returned in this round."""
+    if isinstance(node, ast.Call):
+        return is_forward(script, node)
+    bound = script.index.scope(node).bindings.get(node.id, ()) if isinstance(node, ast.Name) else ()
+    return (
+        len(bound) == 1
+        and in_body(bound[0].node, loop)
+        and isinstance(bound[0].value, ast.Call)
+        and (is_forward(script, bound[0].value))
+    )
 
 
 def _sums(script: Script, call: ast.Call) -> bool:

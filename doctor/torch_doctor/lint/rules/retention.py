@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from torch_doctor.facts.code_index import dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
-from torch_doctor.lint.events import backward_loss, grad_off, is_backward, is_forward, is_step, repeated_in
+from torch_doctor.lint.batches import draws
+from torch_doctor.lint.events import backward_loss, grad_off, is_backward, is_step, repeated_in
 from torch_doctor.lint.flow import (
     Loop,
     bindings,
@@ -242,6 +243,8 @@ def _has_backward(script: Script, node: ast.AST, loop: Loop | None) -> bool:
 
 
 def _over_data(script: Script, loop: Loop) -> bool:
+    if draws(script, loop):
+        return True
     if not isinstance(loop, (ast.For, ast.AsyncFor)):
         return False
     node: ast.expr = loop.iter
@@ -538,8 +541,6 @@ def _chain(script: Script, node: ast.AST) -> tuple[ast.AST, bool]:
 def _is_loss_value(script: Script, node: ast.AST) -> bool:
     if not isinstance(node, (ast.Name, ast.Attribute)):
         return isinstance(node, ast.Call) and _makes_scalar(script, node)
-    if is_forward(script, ast.Call(node, [], [])) if False else False:
-        return False
     return is_scalar_loss(script, node)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch_doctor.facts.code_index import dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
-from torch_doctor.lint.events import is_backward, is_step, repeated_in, uses
+from torch_doctor.lint.events import is_backward, is_lightning, is_step, repeated_in, uses
 from torch_doctor.lint.flow import (
     Loop,
     calls_in,
@@ -55,6 +55,7 @@ PER_STEP_MAKERS = {
     "get_cosine_schedule_with_warmup": 2,
     "get_cosine_with_hard_restarts_schedule_with_warmup": 2,
     "get_polynomial_decay_schedule_with_warmup": 2,
+    "get_scheduler": 3,
 }
 _STEP_WORDS = (
     "len",
@@ -238,6 +239,7 @@ def scheduler_cadence_wrong(script: Script) -> Iterator[Finding]:
     References:
         https://docs.pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate
     """
+    yield from _left_to_lightning(script)
     if not script.index.by_tail.get("step"):
         return
     for item in steps(script):
@@ -248,6 +250,54 @@ def scheduler_cadence_wrong(script: Script) -> Iterator[Finding]:
         if message:
             where = "at the end of the epoch" if batch else "after each optimizer step"
             yield finding(script, item.call, WARNING, message, f"Call it {where}")
+
+
+def _left_to_lightning(script: Script) -> Iterator[Finding]:
+    """configure_optimizers of a LightningModule: without interval="step" the trainer steps it once per epoch."""
+    for function in script.index.functions:
+        if function.name != "configure_optimizers" or not is_lightning(script, function) or function.owner is None:
+            continue
+        own = function.owner
+        by_hand = "automatic_optimization" in script.text or own.function("lr_scheduler_step") is not None
+        interval = _intervals(script, function.node)
+        for call in function.calls if not by_hand else ():
+            name = script.index.qual(call).rsplit(".", 1)[-1]
+            if kind(script, call) != "scheduler" or interval not in (set(), {"epoch"}, {"step"}):
+                continue
+            message = _by_interval(script, call, name, "step" if interval == {"step"} else "epoch")
+            if message:
+                remedy = '"epoch"' if interval == {"step"} else '"step"'
+                yield finding(script, call, WARNING, message, f'{{"scheduler": ..., "interval": {remedy}}}')
+
+
+def _intervals(script: Script, function: ast.AST) -> set[object]:
+    """The values of "interval" in a function."""
+    found: set[object] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Dict):
+            keys = zip(node.keys, node.values, strict=True)
+            found |= {constant(script, v) for k, v in keys if isinstance(k, ast.Constant) and k.value == "interval"}
+        elif isinstance(node, ast.keyword) and node.arg == "interval":
+            found.add(constant(script, node.value))
+        elif isinstance(node, ast.Constant) and node.value == "interval":
+            found.add("")
+    return found - {""} if found != {""} else {None}
+
+
+def _by_interval(script: Script, call: ast.Call, name: str, interval: str) -> str:
+    known = CADENCE.get(name)
+    at = PER_BATCH.get(name) or (known and known.unit)
+    if name in PER_STEP_MAKERS:
+        at = ("num_training_steps", PER_STEP_MAKERS[name])
+    if interval == "epoch" and name in ("StepLR", "MultiStepLR"):
+        return ""  # lr_step, step_size: its own word for a number of epochs
+    value = _argument(call, *at) if at else None
+    counted = _counted_by(script, value, 3) if value is not None else ""
+    if interval == "step":
+        return f"{name} counts epochs and Lightning steps it once per batch" if known and counted == "epochs" else ""
+    if name == "OneCycleLR" or counted == "batches":
+        return f"{name} counts batches and Lightning steps it once per epoch"
+    return ""
 
 
 def _argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
@@ -276,13 +326,17 @@ def _per_batch(script: Script, item: Stepped) -> str:
         if isinstance(gamma, float) and gamma <= 0.99:
             return f"ExponentialLR multiplies by {gamma} at every batch: the learning rate is gone within one epoch"
         return ""
-    if item.name in ("LinearLR", "ConstantLR") and value is None:
-        return ""
+    if item.name in ("LinearLR", "ConstantLR") and (value is None or (epochs is None and _is_number(item, value))):
+        return ""  # a warm-up of so many batches, as a rule
     if unit(item.where, value, epochs) == "epochs" or _is_number_of_epochs(script, item, value):
         return (
             f"{item.name} counts epochs ({known.unit[0]}={source(item.where, value)}) and is stepped once per batch"  # type: ignore[arg-type]
         )
     return ""
+
+
+def _is_number(item: Stepped, value: ast.expr) -> bool:
+    return isinstance(constant(item.where, value), (int, float)) and not _counted_by(item.where, value, 3)
 
 
 def _is_number_of_epochs(script: Script, item: Stepped, value: ast.expr | None) -> bool:

@@ -21,6 +21,7 @@ from torch_doctor.lint.flow import (
 from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, source
 from torch_doctor.lint.kinds import is_iterable_dataset, kind
 from torch_doctor.lint.loaders import SPAWNING, Loader, dataset_classes, loaders, start_method
+from torch_doctor.lint.rules.two_devices import device_of
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
 
@@ -287,6 +288,7 @@ def cuda_in_worker(script: Script) -> Iterator[Finding]:
     References:
         https://docs.pytorch.org/docs/stable/notes/multiprocessing.html#cuda-in-multiprocessing
     """
+    yield from _cuda_tensors(script)
     places: list[tuple[Scope, bool]] = []
     for item in dataset_classes(script):
         if item.workers != "none":
@@ -311,6 +313,24 @@ def cuda_in_worker(script: Script) -> Iterator[Finding]:
                     ERROR if sure else WARNING,
                     f"{source(script, call)} runs in a worker: CUDA cannot be initialised in a forked process",
                     "Return CPU tensors, set pin_memory=True, move the batch in the training loop",
+                )
+
+
+def _cuda_tensors(script: Script) -> Iterator[Finding]:
+    """DataLoader(TensorDataset(x.cuda()), num_workers=4)."""
+    for item in loaders(script):
+        given = item.argument("dataset")
+        made = [o.node for o in origins(script, given)] if given is not None and item.workers else []
+        for call in made:
+            if not isinstance(call, ast.Call) or not script.index.qual(call).endswith(".TensorDataset"):
+                continue
+            if any(device_of(script, a) == "cuda" for a in call.args):
+                yield finding(
+                    script,
+                    item.call,
+                    ERROR,
+                    f"{source(script, call)} holds CUDA tensors and workers read it: a fork cannot use CUDA",
+                    "Keep it on the CPU and move the batch in the training loop, or num_workers=0",
                 )
 
 
