@@ -92,7 +92,7 @@ STEMS = tuple(
         "no screen",
         "never reach", "python ", "python3", "truncated", "hangup", "memory",
         "(idle)", "conflict", "limit)", "temporarily", "stopped", "password", "sigterm", "repeated", "[lost",
-        "only ", "reset ", "exceed", "badzip", "not supported", "not enough", "attempt",
+        "not responding", "only ", "reset ", "exceed", "badzip", "not supported", "not enough", "attempt",
     )
 )  # fmt: skip
 #: a figure that is none: a stem only where the word ends

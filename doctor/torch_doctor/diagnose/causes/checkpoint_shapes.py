@@ -46,7 +46,11 @@ _SIZES = (
 
 def sizes(seen: Seen, verdict: Verdict) -> Verdict | None:
     """An empty or a flat saved shape is a shard or a quantised weight; else the layer's name says what differs."""
-    name, saved = seen.groups["name"], [int(n) for n in re.findall(r"\d+", seen.groups["saved"])]
+    # in a table the name stands where the prefix of a container would, and is gone
+    name, saved = (
+        seen.groups.get("name", "a parameter"),
+        [int(n) for n in re.findall(r"\d+", seen.groups["saved"])],
+    )
     model = [int(n) for n in re.findall(r"\d+", seen.groups["model"])]
     shapes = f"{name} has shape {seen.groups['saved']} in the checkpoint and {seen.groups['model']} in the model"
     if saved == [0] or model == [0]:
@@ -79,7 +83,7 @@ def sizes(seen: Seen, verdict: Verdict) -> Verdict | None:
             return with_message(
                 verdict, f"{shapes}: {what}", Remediation(todo, (*(c.format(**words) for c in commands), LIST_KEYS))
             )
-    return verdict
+    return with_message(verdict, f"{shapes}: another number of classes, vocabulary size or width")
 
 
 def _partitioned(verdict: Verdict, shapes: str, saved: bool) -> Verdict:
@@ -132,6 +136,16 @@ register(
                 r"(?:torch\.Size\()?(?P<saved>\[[^\]]*\]|\([^)]*\))\)? from checkpoint, the shape in current model "
                 r"is (?:torch\.Size\()?(?P<model>\[[^\]]*\]|\([^)]*\))",
                 source="torch 0.4 to 2.15",
+            ),
+            Signature(
+                "size mismatch - ckpt:",
+                "classifier.weight | MISMATCH | Reinit due to size mismatch - ckpt: torch.Size([2, 768]) vs model:torch.Size([5, 768])\n"
+                "RuntimeError: You set `ignore_mismatched_sizes` to `False`, thus raising an error.",
+                "Reinit due to a new head",
+                r"(?:^(?P<name>[\w.]+)\s*\|\s*MISMATCH\s*\|[^\n]*)?size mismatch - ckpt:\s?torch\.Size\((?P<saved>\[[^\]]*\])\) vs model: ?"
+                r"torch\.Size\((?P<model>\[[^\]]*\])\)",
+                also=(r"ignore_mismatched_sizes` to `False`",),
+                source="transformers 5.x, load report",
             ),
         ),
         judge=sizes,

@@ -194,7 +194,7 @@ register(
                 "Error while deserializing header",
                 "safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooSmall",
                 "HeaderTooLarge",
-                r"(?P<key>)Error while deserializing header: (?:HeaderTooSmall|InvalidHeader\w*|header too "
+                r"(?P<key>)Error while deserializing header: (?:HeaderTooSmall|InvalidHeader\w*|invalid JSON in header|header too "
                 r"small|invalid UTF-8 in header)",
                 source="safetensors 0.3 to 0.7",
             ),

@@ -301,6 +301,13 @@ register(
         ),
         (
             Signature(
+                ("No valid checkpoint found in output directory", "Can't find a valid checkpoint at"),
+                "ValueError: No valid checkpoint found in output directory (./out)",
+                "a valid checkpoint was found",
+                r"(?P<what>No valid checkpoint found in output directory \([^)]*\)|Can't find a valid checkpoint at \S+)",
+                source="transformers 4.x and 5.x, Trainer: resume_from_checkpoint",
+            ),
+            Signature(
                 "Unable to find latest file at",
                 "[WARNING] [engine.py:2749:load_checkpoint] Unable to find latest file at out/latest, if trying to load latest checkpoint please ensure this file exists",
                 "latest file",

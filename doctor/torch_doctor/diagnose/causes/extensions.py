@@ -77,7 +77,7 @@ register(
                 "ImportError: /tmp/torchinductor_user/triton/0/d5/__triton_launcher.so: undefined symbol: "
                 "cuLaunchKernel",
                 r"(?P<file>(?!\S*(?:torchinductor|/triton/|\.triton))/?\S+\.so[\w.]*): undefined symbol: "
-                r"(?P<symbol>(?!nccl|iJIT|cudnn|cublas|__nv|cu[A-Z])\w+)",
+                r"(?P<symbol>(?!nccl|iJIT|mkl_|cudnn|cublas|__nv|cu[A-Z])\w+)",
                 source="glibc",
             ),
             Signature(

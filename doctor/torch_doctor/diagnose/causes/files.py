@@ -28,6 +28,15 @@ def open_files(seen: Seen, verdict: Verdict) -> Verdict | None:
 
 def storage(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A stale handle is NFS's: the file was replaced under the reader, and the disk is well."""
+    if server := seen.groups.get("server"):
+        return with_message(
+            verdict,
+            f"the NFS server {server} did not respond: whatever reads from it hangs until it does",
+            Remediation(
+                "Look at the server and the network to it; stage the data to a local disk",
+                ("nfsstat -m; ping -c 3 SERVER", "dmesg -T | grep -i nfs | tail", "rsync -a /nfs/data/ /local/data/"),
+            ),
+        )
     if "Transport endpoint" in verdict.message:
         return with_message(
             verdict,
@@ -75,7 +84,7 @@ register(
                 "OSError: [Errno 24] Too many open files: 'data/1.jpg'",
                 "RuntimeError: unable to open shared memory object </torch_19_20_21> in read-write mode: Too many "
                 "open files (24)",
-                r"\[Errno (?:24|23)\] Too many open files|error=24|accept[^\n]*Too many open files|socket: Too "
+                r"\[Errno (?:24|23)\] Too many open files|lmdb\.Error: [^\n]*Too many open files|error=24|accept[^\n]*Too many open files|socket: Too "
                 r"many open files|errno(?: =|:) ?24",
                 source="python 3.8 to 3.14",
             ),
@@ -111,6 +120,14 @@ register(
                 source="python 3.8 to 3.14",
             ),
             Signature(
+                ('No such file or directory: "', "Checkpoint file not found: ", "Checkpoint at "),
+                'FileNotFoundError: No such file or directory: "out/model.safetensors"',
+                "Checkpoint at step 100",
+                r'FileNotFoundError: (?:No such file or directory: "(?P<path>[^"\n]+)"|Checkpoint file not found: (?P<a>\S+?)\. |Checkpoint at '
+                r"(?P<b>\S+) not found)",
+                source="safetensors 0.3 to 0.7, Lightning 1.x and 2.x",
+            ),
+            Signature(
                 "errno = 2",
                 "FileNotFoundError: [Errno 2] Unable to synchronously open file (unable to open file: name = "
                 "'x.h5', errno = 2, error message = 'No such file or directory')",
@@ -133,6 +150,9 @@ register(
                 source="zarr 2 and 3, datasets",
             ),
         ),
+        judge=lambda seen, verdict: with_message(
+            verdict, verdict.message.replace("?", seen.groups.get("a") or seen.groups.get("b") or "?", 1)
+        ),
         kind=VAGUE,
     ),
     Cause(
@@ -152,6 +172,13 @@ register(
                 "input/output",
                 r"\[Errno 5\] (?P<what>Input/output error)|: (?P<w>Input/output error)$",
                 source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "not responding, still trying",
+                "nfs: server nas01 not responding, still trying",
+                "nfs: server nas01 OK",
+                r"nfs: server (?P<server>\S+) not responding, still trying",
+                source="Linux kernel 4 to 6, NFS client",
             ),
             Signature(
                 "Stale file handle",
@@ -183,6 +210,7 @@ register(
             ),
         ),
         judge=storage,
+        explains=("WRK208", "DST20"),
     ),
     Cause(
         "FS234",

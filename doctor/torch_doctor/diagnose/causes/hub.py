@@ -319,4 +319,28 @@ register(
             ),
         ),
     ),
+    Cause(
+        "CKP258",
+        "adapter-folder-without-config",
+        "The folder has no adapter of PEFT.",
+        "PeftModel.from_pretrained looks for adapter_config.json beside adapter_model.*.",
+        "{path} has no adapter_config.json: it holds no PEFT adapter (a merged or full model, the folder above, or an interrupted save)",
+        Remediation(
+            "Give the folder that holds the adapter; a full model is loaded without PEFT",
+            (
+                "ls -l {path} {path}/checkpoint-*",
+                "AutoModelForCausalLM.from_pretrained(PATH)  # a full or merged model",
+            ),
+        ),
+        (
+            Signature(
+                "Can't find 'adapter_config.json' at",
+                "ValueError: Can't find 'adapter_config.json' at 'out/lora'",
+                "find the adapter_config.json",
+                r"Can't find 'adapter_config\.json' at '(?P<path>[^']*)'",
+                source="peft 0.3 to 0.18",
+            ),
+        ),
+        explains=("FS240",),
+    ),
 )

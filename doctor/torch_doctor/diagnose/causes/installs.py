@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import Cause, Signature, register
+from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
+
+
+def unreached_index(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """pip says the same where it could not reach any index."""
+    broken = r"after connection broken by|Temporary failure in name resolution|NewConnectionError|ConnectTimeoutError|ProxyError"
+    if not seen.near(broken, 40, 0):
+        return verdict
+    return with_message(
+        verdict,
+        f"pip reached no index, and so found no {seen.groups['package']}: this container or node has no network to the outside",
+        Remediation(
+            "Install where there is a network (in the image), or from wheels that were brought along; or set the proxy",
+            (
+                "pip download -d wheels -r requirements.txt  # on a machine with network",
+                "pip install --no-index --find-links wheels -r requirements.txt",
+                "export HTTPS_PROXY=http://PROXY:PORT",
+            ),
+        ),
+    )
+
 
 register(
     Cause(
@@ -76,6 +96,7 @@ register(
                 source="pip 9 to 26",
             ),
         ),
+        judge=unreached_index,
     ),
     Cause(
         "PKG244",

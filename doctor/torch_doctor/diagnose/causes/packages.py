@@ -255,4 +255,36 @@ register(
         ),
         explains=("PKG2",),
     ),
+    Cause(
+        "PKG255",
+        "mkl-install-broken",
+        "Intel's MKL cannot load its parts, or its threading layer does not fit.",
+        "conda's MKL is updated in part, pip's numpy is mixed with it, or libgomp is loaded before MKL chose its threads.",
+        "Intel's MKL is broken or mixed here ({what})",
+        Remediation(
+            "Install MKL and NumPy anew from one source; for the threading layer, import numpy first or choose GNU's",
+            (
+                "export MKL_THREADING_LAYER=GNU",
+                "conda install --force-reinstall mkl numpy",
+                "pip install --force-reinstall --no-cache-dir numpy",
+            ),
+        ),
+        (
+            Signature(
+                ("Intel MKL FATAL ERROR", "INTEL MKL ERROR"),
+                "Intel MKL FATAL ERROR: Cannot load libmkl_avx2.so.1 or libmkl_def.so.1.",
+                "Intel MKL version 2024",
+                r"(?P<what>(?:Intel MKL FATAL ERROR|INTEL MKL ERROR): [^\n]{0,80})",
+                source="MKL 2018 to 2024",
+            ),
+            Signature(
+                "is incompatible with libgomp",
+                "Error: mkl-service + Intel(R) MKL: MKL_THREADING_LAYER=INTEL is incompatible with libgomp.so.1 library.",
+                "compatible with libgomp",
+                r"(?P<what>MKL_THREADING_LAYER=\w+ is incompatible with libgomp\S*)",
+                source="mkl-service 2.x",
+            ),
+        ),
+        explains=("PKG2", "SES21"),
+    ),
 )

@@ -49,6 +49,14 @@ register(
                 source="python 3.8 to 3.14",
             ),
             Signature(
+                "errno = 21",
+                "IsADirectoryError: [Errno 21] Unable to synchronously open file (file open failed: time = x, name = '/data/h5', errno = "
+                "21, error message = 'Is a directory')",
+                "errno = 212",
+                r"name = '(?P<path>[^']+)', errno = 21\b",
+                source="h5py 2.10 to 3.16",
+            ),
+            Signature(
                 "open file failed with strerror: Is a directory",
                 "RuntimeError: [enforce fail at inline_container.cc:747] . open file failed with strerror: Is a directory",
                 "open file failed with strerror: Permission denied",

@@ -8,12 +8,28 @@ from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, registe
 from torch_doctor.model import Remediation
 
 
+def nameless_home(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A home folder is asked for in other words than a name."""
+    if not re.search(r"home directory|'HOME'", seen.log.lines[seen.index].text):
+        return verdict
+    return with_message(
+        verdict,
+        "HOME is not set, and this uid has no passwd entry to take it from",
+        Remediation(
+            "Set HOME to a writable folder",
+            ("docker run -e HOME=/workspace ...", "export HOME=/tmp/home-$(id -u); mkdir -p $HOME"),
+        ),
+    )
+
+
 def permission(seen: Seen, verdict: Verdict) -> Verdict | None:
     """The path says whose file it is: a script, a cache under a HOME of another, the environment, a labelled mount."""
     path = seen.groups.get("path", "")
     line = seen.log.lines[seen.index].text
     if re.search(r"\.(?:sh|py|run|bin)$", path) and "[Errno" not in line:
         return _not_executable(seen, verdict, path)
+    if path.startswith("/dev/shm"):
+        return None
     if path.startswith(("/.", "/root/", "/nonexistent", "/home/")) and re.search(r"^/\.|/\.\w+|nonexistent", path):
         return _of_another_home(verdict, path)
     if "-packages" in path or "Could not install packages" in line:
@@ -125,9 +141,9 @@ register(
         "the uid[[ {uid}]] has no name: there is no passwd entry for it and no USER in the environment, and torch (for its cache "
         "folder) or another library asked for the user's name",
         Remediation(
-            "Set USER, or TORCHINDUCTOR_CACHE_DIR, or add a passwd entry in the entrypoint",
+            "Set USER and HOME, or TORCHINDUCTOR_CACHE_DIR, or add a passwd entry in the entrypoint",
             (
-                "docker run -e USER=trainer -e TORCHINDUCTOR_CACHE_DIR=/tmp/inductor --user 1000 ...",
+                "docker run -e HOME=/tmp -e USER=trainer -e TORCHINDUCTOR_CACHE_DIR=/tmp/inductor --user 1000 ...",
                 'echo "trainer:x:$(id -u):$(id -g)::/tmp:/bin/bash" >> /etc/passwd',
             ),
         ),
@@ -140,12 +156,20 @@ register(
                 source="python 3.8 to 3.12, pwd",
             ),
             Signature(
+                ("Could not determine home directory", "KeyError: 'HOME'", "determine home directory"),
+                "RuntimeError: Could not determine home directory.",
+                "the home directory",
+                r"RuntimeError: (?:Could not|Can't) determine home directory|^KeyError: 'HOME'$",
+                source="python 3.8 to 3.14, pathlib and os.environ",
+            ),
+            Signature(
                 "No username set in the environment",
                 "OSError: No username set in the environment",
                 "username set",
                 source="python 3.13 and 3.14, getpass",
             ),
         ),
+        judge=nameless_home,
         explains=("CMP2", "FS2"),
     ),
     Cause(

@@ -111,6 +111,11 @@ UNPICKLABLE = (
     ),
     (r"dict_(?:keys|values|items)", "a view of a dict", "keep list(d.keys()) in place of the view"),
     (
+        r"h5py\..*",
+        "an open h5py object",
+        "open the file lazily in each worker",
+    ),
+    (
         r"(?:\w+\.)*(?:ProcessGroup\w*|Work|Store)",
         "a process group of torch.distributed",
         "make it in each worker, or leave it out in __getstate__: the data set or a hook holds the trainer or the "

@@ -158,4 +158,26 @@ register(
             ),
         ),
     ),
+    Cause(
+        "CKP259",
+        "weights-only-checkpoint-resumed",
+        "A checkpoint without the optimizer's state was to be resumed.",
+        "ModelCheckpoint(save_weights_only=True) keeps no state to resume from.",
+        "the checkpoint holds weights only (save_weights_only=True), and resuming needs the optimizer's state",
+        Remediation(
+            "Start a new run from the weights, and keep the whole state from now on",
+            (
+                "LitModel.load_from_checkpoint(path)  # then trainer.fit(model) without ckpt_path",
+                "ModelCheckpoint(save_weights_only=False)",
+            ),
+        ),
+        (
+            Signature(
+                "Trying to restore optimizer state but checkpoint contains only the model",
+                "KeyError: 'Trying to restore optimizer state but checkpoint contains only the model. This is probably due to `ModelCheckpoint.save_weights_only` being set to `True`.'",
+                "restore the optimizer state",
+                source="Lightning 1.x and 2.x",
+            ),
+        ),
+    ),
 )

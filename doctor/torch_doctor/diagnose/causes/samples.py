@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.words import WORKER
 from torch_doctor.model import Remediation
 
 #: start of the error -> (what it means, what to do, commands)
@@ -38,6 +39,25 @@ _ARGUMENTS = (
         ),
     ),
 )
+
+
+def no_array(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """np.load takes whatever is neither .npy nor zip for a pickle: most often it is none."""
+    if "odd" not in seen.groups:
+        return verdict
+    return with_message(
+        verdict,
+        "np.load was given a file that is neither .npy nor .npz, and takes it for a pickle: a Git LFS pointer, a web page or another "
+        "format, most often; or really a pickle",
+        Remediation(
+            "Look at its first bytes before allowing pickles",
+            (
+                "head -c 100 FILE; ls -l FILE",
+                "git lfs pull",
+                "np.load(path, allow_pickle=True)  # only where it is a pickle that you made",
+            ),
+        ),
+    )
 
 
 def arguments(seen: Seen, verdict: Verdict) -> Verdict | None:
@@ -212,6 +232,14 @@ register(
                 source="python 3.8 to 3.14 gzip, lzma; webdataset",
             ),
             Signature(
+                ("Bad CRC-32 for file", "while decompressing data"),
+                "zipfile.BadZipFile: Bad CRC-32 for file 'arr_0.npy'",
+                "zipfile.BadZipFile: Caught BadZipFile in DataLoader worker process 2.\nzipfile.BadZipFile: Bad CRC-32 for file 'x/0.0'",
+                r"(?:BadZipFile|zlib\.error): (?P<what>Bad CRC-32 for file '[^']*'|Error -\d while decompressing data[^\n]*)",
+                unless=(WORKER,),
+                source="python 3.8 to 3.14, zipfile, zlib, without workers in sight",
+            ),
+            Signature(
                 "cannot mmap an empty file",
                 "ValueError: cannot mmap an empty file",
                 "mmap of an empty list",
@@ -263,11 +291,19 @@ register(
         ),
         (
             Signature(
+                "Cannot load file containing pickled data when allow_pickle=False",
+                "ValueError: Cannot load file containing pickled data when allow_pickle=False",
+                "file containing pickled data",
+                r"(?P<odd>Cannot load file containing pickled data when allow_pickle=False)",
+                source="NumPy 1.16 to 2.4: any file that begins neither like .npy nor like a zip",
+            ),
+            Signature(
                 "Object arrays cannot be loaded when allow_pickle=False",
                 "ValueError: Object arrays cannot be loaded when allow_pickle=False",
                 "allow_pickle=False",
                 source="NumPy 1.16 to 2.4",
             ),
         ),
+        judge=no_array,
     ),
 )

@@ -381,6 +381,13 @@ register(
                 source="python 3.8 to 3.14, multiprocessing/synchronize.py",
             ),
             Signature(
+                "Permission denied: '/dev/shm",
+                "PermissionError: [Errno 13] Permission denied: '/dev/shm/sem.mp-abc123'",
+                "PermissionError: [Errno 13] Permission denied: '/data/x'",
+                r"\[Errno (?:13|1)\] Permission denied: '/dev/shm[^']*'",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
                 "shm_open failed",
                 "NCCL WARN Call to shm_open failed : Permission denied",
                 "NCCL WARN Call to shm_open failed : No space left on device",

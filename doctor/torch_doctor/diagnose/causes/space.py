@@ -56,7 +56,7 @@ _SHARED = r"SemLock|multiprocessing/shared_memory\.py|_posixshmem"
 _INODES_USED = r"^Filesystem\s+Inodes\b[^\n]*(?:\n(?!Filesystem)[^\n]*){0,12}?\n[^\n]*\s(?:100%|0\s+\S+%)\s+/"
 
 
-_TEMPORARY = r'/tempfile\.py", line \d+'
+_TEMPORARY = r'/tempfile\.py", line \d+|cannot create temp file'
 
 
 TEMPORARY = Remediation(
