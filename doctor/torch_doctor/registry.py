@@ -175,6 +175,8 @@ def select(checks: Sequence[Check], chosen: Iterable[str] = (), ignored: Iterabl
         DoctorError: for a token that names nothing in any command.
     """
     wanted, unwanted = _tokens(chosen), _tokens(ignored)
+    if not wanted and not unwanted:
+        return tuple(checks)
     known = _vocabulary(checks)
     for token in [*wanted, *unwanted]:
         if token not in known and token not in _vocabulary(load()):

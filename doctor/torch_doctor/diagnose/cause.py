@@ -139,6 +139,8 @@ class Cause(NamedTuple):
     references: str = ""
 
 
+#: a group of this name says that the whole log is judged: one place is enough
+TREND = "trend"
 #: of the places where a cause is found, so many from the start of the run and from its end are looked at
 FIRST, LAST = 24, 24
 #: of the places of a needle, so many from the start and from the end are looked at
@@ -182,6 +184,8 @@ def matches(cause: Cause, log: LogFacts, machine: MachineFacts, run: RunFacts) -
             start = match.end() - len(match[0].lstrip())  # a pattern may begin with the end of the line before
             first, last = log.index_at(start), log.index_at(max(start, match.end() - 1))
             yield Seen(signature, groups, first, last, log, machine, run)
+            if TREND in groups:
+                break
 
 
 def _found(pattern: re.Pattern[str], signature: Signature, log: LogFacts) -> Iterator[re.Match[str]]:

@@ -41,8 +41,8 @@ _TO_NEWLINE = bytes.maketrans(b"\r", b"\n")
 #: truncated under its writer begins with a hole of them
 _NO_TEXT = bytes({*range(1, 32), 127} - set(b"\t\n\r\b\f\x1b"))
 NO_TEXT_SHARE = 0.04
-#: what a shape leaves out: numbers and hexadecimal names (hashes, addresses)
-_DIGITS = b"0123456789abcdef.-+ "
+#: what a shape leaves out: numbers, hexadecimal names (hashes, addresses), and what stands around them
+_DIGITS = b"0123456789abcdef.-+ []():,=_/|\"'"
 
 
 def probe(request: Request) -> LogFacts | ProbeFailure:
@@ -83,7 +83,10 @@ def _decoded(stream: BinaryIO) -> Callable[[int], bytes]:
     if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         decoder = codecs.getincrementaldecoder("utf-16")("replace")
         return _first(decoder.decode(start).encode(), lambda size: decoder.decode(rest(size)).encode())
-    return _first(start.removeprefix(codecs.BOM_UTF8), rest)
+    # up to the end of a line, so that no block has to be put together from two
+    return _first(
+        start.removeprefix(codecs.BOM_UTF8), lambda size: (data := rest(size)) and data + stream.readline(size)
+    )
 
 
 def _first(start: bytes, rest: Callable[[int], bytes]) -> Callable[[int], bytes]:

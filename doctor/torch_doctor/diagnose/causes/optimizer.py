@@ -429,7 +429,7 @@ register(
                 ("loss ", "loss:", "loss=", "loss'"),
                 "\n".join(f"step {i} loss 10.8259" for i in range(1, 13)),
                 "step 1 loss 10",
-                r"\bloss'?(?: |: ?|=)\d+\.\d{3,}",
+                r"(?P<trend>)\bloss'?(?: |: ?|=)\d+\.\d{3,}",
                 source="common training loops",
             ),
             Signature(
@@ -437,7 +437,7 @@ register(
                 "step 1 loss 2.3 lr 1e-3\nstep 2 loss 2.2 lr 1e-8\nstep 3 loss 2.2 lr 0.0e+00\nstep 4 loss 2.2 lr 0.0e+00\nstep 5 loss 2.2 "
                 "lr 0.0e+00",
                 "step 1 loss 2.3 lr 1e-3",
-                r"\blr'?(?: |: ?|=)(?P<lr>0(?:\.0+)?(?:e[+-]?\d+)?)\b",
+                r"(?P<trend>)\blr'?(?: |: ?|=)(?P<lr>0(?:\.0+)?(?:e[+-]?\d+)?)\b",
                 source="common training loops",
             ),
         ),
