@@ -115,7 +115,7 @@ def alarming(lines: Sequence[bytes]) -> set[int]:
 
 def _holding(lines: Sequence[bytes], stems: Sequence[bytes]) -> set[int]:
     """Indexes of the lines that hold one of the stems. One search per stem over all lines is what makes it fast."""
-    text = b"\n".join(lines).lower() + b"\n"  # a stem may hold the line's end
+    text = b"\n".join(lines).lower() + b"\n"  # a stem may want the end of the line, also of the last one
     ends = list(itertools.accumulate(len(line) + 1 for line in lines))
     found: set[int] = set()
     for stem in stems:
