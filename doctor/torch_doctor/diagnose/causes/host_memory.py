@@ -424,4 +424,25 @@ register(
         decide="dmesg -T | grep -i -E 'oom-kill|killed process'",
         explains=("DST2",),
     ),
+    Cause(
+        "MEM233",
+        "windows-paging-file-too-small",
+        "Windows could not commit the memory that loading torch's libraries needs.",
+        "Each DataLoader worker is a process of its own there and loads the CUDA libraries again: several GB of committed "
+        "memory a worker, which count against RAM plus paging file, although little of it is used.",
+        "Windows' paging file is too small to load torch's libraries once more: each worker process commits several GB",
+        Remediation(
+            "Use fewer workers, or let Windows grow the paging file (System, Advanced, Performance, Virtual memory)",
+            ("DataLoader(..., num_workers=0)", "SystemPropertiesPerformance.exe"),
+        ),
+        (
+            Signature(
+                "WinError 1455]",
+                "OSError: [WinError 1455] The paging file is too small for this operation to complete.",
+                "[WinError 126]",
+                source="Windows 10 and 11",
+            ),
+        ),
+        explains=("WRK2", "SES2", "PKG2"),
+    ),
 )
