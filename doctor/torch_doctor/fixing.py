@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torch_doctor import runner, snapshot
+from torch_doctor import notebooks, runner, snapshot
 from torch_doctor.errors import CannotRun
 from torch_doctor.facts.script import Script, parse
 from torch_doctor.files import write_atomic
@@ -57,8 +57,9 @@ def changes(
     """
     found = []
     for item in map(snapshot.source, snapshot.source_paths(paths, exclude)):
-        if isinstance(item, Script) and item.relevant and not item.cells:
-            change = mend(item, checks, unsafe=unsafe, per_file_ignores=per_file_ignores or {})
+        if isinstance(item, Script) and item.relevant and not item.generated:
+            by_kind = mend_notebook if item.cells else mend
+            change = by_kind(item, checks, unsafe=unsafe, per_file_ignores=per_file_ignores or {})
             if change is not None:
                 found.append(change)
     return found
@@ -82,6 +83,38 @@ def mend(
             break
         text, fixed, script = new, fixed + applied, again
     return Change(script.path, before, text, fixed, script.encoding) if text != before else None
+
+
+def mend_notebook(
+    script: Script, checks: Sequence[Check], *, unsafe: bool = False, per_file_ignores: Mapping[str, Iterable[str]]
+) -> Change | None:
+    """The change of one notebook: the sources of its code cells and nothing else; None where nothing is fixed."""
+    path = Path(script.path)
+    try:
+        before = path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError):
+        return None
+    data, fixed = before, 0
+    for _ in range(MAX_ROUNDS):
+        findings = _judge(script, checks, per_file_ignores)
+        changed, applied = _fixed_cells(notebooks.cells(data), findings, unsafe)
+        new = notebooks.rewritten(data, changed) if changed else None
+        again = snapshot.source_of(path, new.encode()) if new is not None else None
+        if new is None or not isinstance(again, Script) or len(again.unparsed) > len(script.unparsed):
+            break
+        data, fixed, script = new, fixed + applied, again
+    return Change(script.path, before, data, fixed, "utf-8") if data != before else None
+
+
+def _fixed_cells(sources: Mapping[int, str], findings: Sequence[Finding], unsafe: bool) -> tuple[dict[int, str], int]:
+    """The new sources of the cells that a fix changes, and how many fixes were applied."""
+    changed, count = {}, 0
+    for cell, text in sources.items():
+        own = [f for f in findings if f.location is not None and f.location.cell == cell]
+        new, applied = fixes.apply(text, fixes.usable(own, unsafe=unsafe))
+        if new != text:
+            changed[cell], count = new, count + applied
+    return changed, count
 
 
 def _judge(script: Script, checks: Sequence[Check], per_file: Mapping[str, Iterable[str]]) -> list[Finding]:

@@ -13,14 +13,11 @@ from pathlib import Path
 from torch_doctor import runner, snapshot
 from torch_doctor.deep import with_large_stack
 from torch_doctor.errors import CannotRun
-from torch_doctor.facts.script import Script
+from torch_doctor.facts.script import MOST_STEPS, Script
 from torch_doctor.lint import suppress
 from torch_doctor.model import Check, CheckResult, Finding, Location, Notification, Outcome, Severity
 
 Pair = tuple[Check, Finding]
-#: training steps in one file from which on it is no code that a person wrote: the flow analysis is not linear in them
-MOST_STEPS = 300
-
 #: files from which on a second process pays for its start, and how many a process takes at once
 WORTH_PROCESSES, CHUNK = 100, 16
 
@@ -130,7 +127,7 @@ class _Gathered:
                     self.notifications.append(item)
                     continue
                 self.notifications += _unparsed(item)
-                if item.relevant and len(item.index.by_tail.get("backward", ())) > MOST_STEPS:
+                if item.relevant and item.generated:
                     note = f"has more than {MOST_STEPS} calls of backward(): taken for generated and not analysed"
                     self.notifications.append(Notification(note, Location(item.path)))
                 elif item.relevant:

@@ -171,7 +171,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """A registered check. ``needs`` are facts types in the order of the function's parameters."""
+    """A registered check.
+
+    Args:
+        needs: facts types in the order of the function's parameters.
+        documentation: under HEADINGS, or what makes it where it is built from a table.
+    """
 
     id: str
     name: str
@@ -179,8 +184,13 @@ class Check:
     tags: frozenset[str]
     needs: tuple[type, ...]
     function: Callable[..., Iterable[Finding]]
-    doc: str
+    documentation: str | Callable[[], str]
     judges_failure: frozenset[type] = frozenset()
+
+    @property
+    def doc(self) -> str:
+        """The documentation, under HEADINGS."""
+        return (self.documentation if isinstance(self.documentation, str) else self.documentation()).strip()
 
     @property
     def command(self) -> str:

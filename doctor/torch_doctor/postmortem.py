@@ -19,6 +19,7 @@ from torch_doctor.model import CheckResult, Finding, ProbeFailure, Report
 
 #: facts of the live machine that can decide between two causes
 LIVE = ("shm", "mem", "fs")
+FACTS_COMMAND = "torch-doctor check --format json --output facts.json"
 
 
 def explain(
@@ -39,9 +40,7 @@ def explain(
     needs = {LogFacts, MachineFacts} if request.facts is not None else {LogFacts}
     facts: dict[type, Any] = {MachineFacts: MachineFacts(), RunFacts: RunFacts()}
     facts |= snapshot.take(needs, request) | known
-    for value in facts.values():
-        if isinstance(value, ProbeFailure):
-            raise CannotRun(str(request.session or request.log), value.reason)
+    _refuse(request, facts)
     if request.live:
         facts[MachineFacts] = _live(request)
     log: LogFacts = facts[LogFacts]
@@ -52,6 +51,21 @@ def explain(
     if bundle is not None:
         _pack(bundle, report, log)
     return report
+
+
+def _refuse(request: Request, facts: Mapping[type, Any]) -> None:
+    """Raise for what cannot be read, and for a log that says nothing where nothing else is known of the run."""
+    for need, value in facts.items():
+        if isinstance(value, ProbeFailure):
+            named = request.facts if need is MachineFacts else request.session or request.log
+            hint = FACTS_COMMAND if need is MachineFacts else "give it the text that the run printed"
+            raise (CannotRun if value.kind.is_crash else DoctorError)(str(named), value.reason, hint)
+    if not facts[LogFacts].size_bytes and not facts[RunFacts].name:
+        raise DoctorError(
+            facts[LogFacts].path,
+            "is empty, so it says nothing of a run",
+            "docker logs CONTAINER 2>&1 | torch-doctor explain -, or torch-doctor explain --session NAME",
+        )
 
 
 def _pack(path: Path, report: Report, log: LogFacts) -> None:
@@ -69,9 +83,7 @@ def found(request: Request) -> tuple[Request, dict[type, Any]]:
         DoctorError: where no log is named, or it cannot be read.
     """
     if request.facts is not None and not request.facts.is_file():
-        raise DoctorError(
-            str(request.facts), "there is no such file", "torch-doctor check --format json --output facts.json"
-        )
+        raise DoctorError(str(request.facts), "there is no such file", FACTS_COMMAND)
     if request.session:
         return _session(request)
     if request.log is None:

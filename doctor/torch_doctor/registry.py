@@ -54,18 +54,28 @@ def check(id: str, name: str, *, tags: Iterable[str] = ()) -> Callable[[F], F]:
 
 
 def build(
-    id: str, name: str, function: Callable[..., Iterable[Finding]], *, tags: Iterable[str] = (), doc: str = ""
+    id: str,
+    name: str,
+    function: Callable[..., Iterable[Finding]],
+    *,
+    tags: Iterable[str] = (),
+    doc: str | Callable[[], str] = "",
 ) -> Check:
-    """A validated Check that is not registered yet. ``doc`` stands in for the function's docstring."""
+    """A validated Check that is not registered yet.
+
+    ``doc`` stands in for the function's docstring; one that is made from a table when it is asked for is not
+    validated here (a test does).
+    """
     match = _ID.fullmatch(id)
     if not match or match[1] not in FAMILIES:
         raise RegistrationError(f"{id}: an ID is one of {', '.join(FAMILIES)} and three digits from 000 to 299")
     if not _NAME.fullmatch(name) or name.startswith(_OPINIONS[0]) or name.endswith(_OPINIONS[1:]):
         raise RegistrationError(f"{id}: {name!r} must be kebab-case and name the fault")
-    text = doc.strip() or inspect.cleandoc(function.__doc__ or "")
-    _require_headings(id, text)
+    if isinstance(doc, str):
+        doc = doc.strip() or inspect.cleandoc(function.__doc__ or "")
+        _require_headings(id, doc)
     needs, judges = _needs(id, function)
-    return Check(id, name, match[1], frozenset(tags), needs, function, text, judges)
+    return Check(id, name, match[1], frozenset(tags), needs, function, doc, judges)
 
 
 def add(item: Check) -> None:

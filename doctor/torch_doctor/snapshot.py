@@ -92,6 +92,14 @@ def source(path: Path) -> Script | Notification:
     return found.notification if isinstance(found, sources.Unread) else found
 
 
+def source_of(path: Path, data: bytes) -> Script | Notification:
+    """The same of bytes that would stand in a file."""
+    from torch_doctor.probes import sources
+
+    found = sources.from_bytes(path, data)
+    return found.notification if isinstance(found, sources.Unread) else found
+
+
 def plain(facts: Mapping[type, Any]) -> dict[str, Any]:
     """Facts as JSON values, keyed ``shm`` for ShmFacts; secrets and user names redacted."""
     return {key_of(need): _plain(value) for need, value in sorted(facts.items(), key=lambda i: key_of(i[0]))}

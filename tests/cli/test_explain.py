@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 import tarfile
@@ -141,23 +142,31 @@ def test_a_bundle_holds_the_report_and_no_secrets(tmp_path: Path) -> None:
         ((".",), "is a folder"),
         (("--session", "nobody"), "no session"),
         (("x.log", "--facts", "missing.json"), "no such file"),
+        (("x.log", "--facts", "cut.json"), "cut.json: is no JSON"),
+        (("x.log", "--facts", "list.json"), "list.json: is no report"),
+        (("empty.log",), "empty.log: is empty"),
+        (("-",), "<stdin>: is empty"),
+        (("model.pt",), "model.pt: is no log"),
+        ((sys.executable,), "is no log"),
     ],
 )
 def test_wrong_use_ends_with_2(args: tuple[str, ...], says: str, tmp_path: Path) -> None:
     (tmp_path / "x.log").write_text("a\n")
+    (tmp_path / "empty.log").write_text("")
+    (tmp_path / "cut.json").write_text("[1, 2")
+    (tmp_path / "list.json").write_text("[1, 2]")
+    (tmp_path / "model.pt").write_bytes(b"PK\x03\x04" + random.Random(1).randbytes(5000))
     done = torch_doctor("explain", *args, cwd=tmp_path, env={"TORCH_DOCTOR_STATE_DIR": str(tmp_path)})
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_facts_that_are_none_end_with_3(tmp_path: Path) -> None:
-    (tmp_path / "x.log").write_text(KILLED)
-    (tmp_path / "facts.json").write_text("[1, 2")
-    done = torch_doctor("explain", "x.log", "--facts", "facts.json", cwd=tmp_path)
-    assert done.returncode in (2, 3)
-    assert "facts.json" in done.stderr
-    assert "Traceback" not in done.stderr
+@pytest.mark.parametrize("noise", [b"\0" * 9000, bytes(range(128, 256)) * 9, b"epoch\b\b\b\b\b\x1b[2K" * 400])
+def test_a_log_with_odd_bytes_is_still_a_log(noise: bytes, tmp_path: Path) -> None:
+    (tmp_path / "odd.log").write_bytes(noise + b"\n" + KILLED.encode())
+    status, report = explain(tmp_path / "odd.log")
+    assert (status, report["findings"][0]["id"]) == (1, "MEM203")
 
 
 def test_the_table_shows_the_line_that_proves_it() -> None:

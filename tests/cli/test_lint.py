@@ -121,7 +121,8 @@ def test_a_notebook_names_the_cell(tmp_path: Path) -> None:
     (tmp_path / "a.ipynb").write_text(json.dumps({"cells": cells}))
     (finding,) = report(tmp_path)["findings"]
     assert (finding["location"]["cell"], finding["location"]["line"]) == (2, 3)
-    assert torch_doctor("lint", "--fix", tmp_path).returncode == 1
+    assert torch_doctor("lint", "--fix", tmp_path).returncode == 0
+    assert json.loads((tmp_path / "a.ipynb").read_text())["cells"][1]["source"][-1] == "x = x.cuda()\n"
 
 
 def test_a_file_that_does_not_parse_does_not_cost_the_others(tmp_path: Path) -> None:

@@ -326,14 +326,15 @@ def test_a_full_log_folder_does_not_stop_the_run_and_the_log_goes_on_when_there_
     with box(image, *RUN, "--", "python", "-u", "-c", code, options=options) as found:
         found.ready()
 
-        def type_in(text: str) -> None:
+        def type_in(text: str, last: bool = False) -> None:
             code = (
                 "import sys; from torch_doctor.sessions import protocol, store; "
                 "c = protocol.connect(store.read(store.folder('exp')).socket); "
                 "typed = protocol.frame(protocol.INPUT, sys.argv[1].encode() + b'\\n'); "
                 "c.sendall(protocol.request(op='type') + typed); c.shutdown(1); c.recv(1)"
             )
-            docker("exec", found.id, "python", "-c", code, text)
+            # what ends the run ends the container, and may take this process with it
+            docker("exec", found.id, "python", "-c", code, text, check=not last)
 
         docker("exec", found.id, "sh", "-c", "head -c 400k /dev/zero > /state/filler; true")
         type_in("more")
@@ -344,7 +345,7 @@ def test_a_full_log_folder_does_not_stop_the_run_and_the_log_goes_on_when_there_
         log = found.exec("torch-doctor", "logs", "exp").stdout
         assert "x" * 300000 + "\nwritten\n" in log, "nothing was lost"
         docker("exec", found.id, "sh", "-c", "head -c 500k /dev/zero > /state/filler; true")
-        type_in("end")
+        type_in("end", last=True)
         assert found.wait() == 9
 
 

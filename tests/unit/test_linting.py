@@ -37,3 +37,13 @@ def test_a_process_that_dies_is_said(tree: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("torch_doctor.snapshot.source", lambda path: os._exit(9))
     with pytest.raises(CannotRun, match="a process died"):
         linting.lint([tree], CHECKS, jobs=2)
+
+
+@pytest.mark.parametrize(("imported", "found"), [("mxnet", 0), ("mxnet.gluon as torch_like", 0), ("torch, mxnet", 1)])
+def test_a_file_of_another_framework_is_left_alone(tmp_path: Path, imported: str, found: int) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        f"import {imported}  # as torch does\ndef train(net, loader, opt, loss):\n    for x, y in loader:\n"
+        "        loss(net(x), y).backward()\n        opt.step()\n"
+    )
+    assert len(linting.lint([script], CHECKS).findings.get(str(script), [])) == found

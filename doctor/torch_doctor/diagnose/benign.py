@@ -27,9 +27,10 @@ BENIGN = (
     (r"libibverbs: Warning|Failed to open libibverbs", "no InfiniBand on this node"),
 )
 _BENIGN = re.compile("|".join(f"(?:{pattern})" for pattern, _ in BENIGN))
-#: Python prints errors of __del__ and of exit handlers; they end nothing
+#: Python prints errors of __del__, of exit handlers and of logging; they end nothing
 _IGNORED = re.compile(
     r"^Exception ignored in|^Error in atexit\._run_exitfuncs|^Exception in thread QueueFeederThread"
+    r"|^--- Logging error ---"
 )
 
 

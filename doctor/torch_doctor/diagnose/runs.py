@@ -32,6 +32,7 @@ _FAILED = re.compile(
     r"^Traceback \(most recent call last\)|^\w[\w.]*(?:Error|Exception|Interrupt|Exit)\b(?::|$)|ChildFailedError"
     r"|\b(?:exited with|exit) (?:code|status):?\s*(?!0\b)-?\d+|^(?:Killed|Terminated|Aborted|Bus "
     r"error|Segmentation fault)\b"
+    r"|return code = -?[1-9]|terminated with code -?[1-9]|Error response from daemon"
     r"|core dumped|death signal|oom-kill|Watchdog caught|is killed by signal|exited unexpectedly|^Fatal Python error"
 )
 

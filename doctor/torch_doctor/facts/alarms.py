@@ -91,6 +91,7 @@ STEMS = tuple(
         "unknown terminal", "requires reset", "low on resource", "new process", "no server", "were found",
         "no screen",
         "never reach", "python ", "python3", "truncated", "hangup", "memory",
+        "(idle)", "conflict", "limit)", "temporarily", "stopped", "password", "sigterm", "repeated", "[lost",
         "only ", "reset ", "exceed", "badzip", "not supported", "not enough", "attempt",
     )
 )  # fmt: skip
@@ -100,7 +101,7 @@ STEMS += tuple(f"{word}{end}".encode() for word in ("nan", "inf", "infinity") fo
 _METRIC = re.compile(
     rb"\b[\w/.]*(?:err|error|errors|loss|fail\w*|miss\w*|timeout\w*|warn\w*|invalid|signal|nan|memory|mem|limit)"
     rb"[\w/]*"
-    rb"\s?[=:]\s?-?[\d.]+(?:e-?\d+)?%?",
+    rb"\s?[=:]\s?-?\.?\d[\d.]*(?:e-?\d+)?%?",
     re.IGNORECASE,
 )
 

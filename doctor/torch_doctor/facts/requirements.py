@@ -4,6 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+#: positional parameters of torch.utils.data.DataLoader (2.x); later ones are keyword-only
+LOADER_POSITIONAL = (
+    "dataset",
+    "batch_size",
+    "shuffle",
+    "sampler",
+    "batch_sampler",
+    "num_workers",
+    "collate_fn",
+    "pin_memory",
+    "drop_last",
+    "timeout",
+    "worker_init_fn",
+    "multiprocessing_context",
+)
 #: batches that each worker prepares ahead: torch's own default
 DEFAULT_PREFETCH = 2
 

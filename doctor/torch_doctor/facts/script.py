@@ -13,6 +13,11 @@ from torch_doctor.facts.code_index import Index
 #: the words without which no rule has anything to say
 TRIGGERS = ("torch", "lightning", "accelerate", "fastai", "deepspeed", "transformers", "DataLoader")
 
+#: packages whose training code looks like PyTorch's
+OTHER_FRAMEWORKS = frozenset({"mxnet", "tensorflow", "keras", "paddle", "mindspore", "oneflow", "jittor", "chainer"})
+#: training steps in one file from which on it is no code that a person wrote: the flow analysis is not linear in them
+MOST_STEPS = 300
+
 
 @dataclass(frozen=True)
 class SourceLine:
@@ -72,8 +77,23 @@ class Script:
 
     @cached_property
     def relevant(self) -> bool:
-        """False where the file mentions nothing that a rule could judge."""
-        return any(word in self.text for word in TRIGGERS)
+        """False where the file mentions nothing that a rule could judge, or is written for another framework."""
+        return any(word in self.text for word in TRIGGERS) and not self._is_of_another_framework
+
+    @property
+    def _is_of_another_framework(self) -> bool:
+        if not any(name in self.text for name in OTHER_FRAMEWORKS):
+            return False
+        roots = set()
+        for node in self.index.import_nodes:
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            roots |= {n.split(".")[0] for n in names}
+        return bool(roots & OTHER_FRAMEWORKS) and not any(word in root for root in roots for word in TRIGGERS)
+
+    @property
+    def generated(self) -> bool:
+        """Whether it has more training steps than a person would write; such a file is not analysed."""
+        return len(self.index.by_tail.get("backward", ())) > MOST_STEPS
 
     def segment(self, node: ast.AST) -> str:
         """The source text of a node."""

@@ -11,19 +11,23 @@ from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
 from torch_doctor.lint.flow import (
     Loop,
+    bases,
     bindings,
     call_sites,
     called,
     calls_in,
     inside,
     keyword,
+    lineage,
     loops_around,
+    method,
     origins,
     place,
     reached,
     receiver,
+    spelled,
 )
-from torch_doctor.lint.kinds import by_name, is_module_class, kind
+from torch_doctor.lint.kinds import by_name, elements, is_module_class, kind
 from torch_doctor.lint.words import named
 
 GRAD_OFF = {"no_grad", "inference_mode", "set_grad_enabled", "_set_grad_enabled"}
@@ -58,8 +62,6 @@ def is_lightning(script: Script, scope: Scope) -> bool:
 
 
 def _base_names(script: Script, owner: Scope) -> list[str]:
-    from torch_doctor.lint.flow import bases, lineage
-
     return [b for o in lineage(script, owner) for b in bases(o)]
 
 
@@ -68,6 +70,12 @@ def is_backward(script: Script, call: ast.Call) -> bool:
     if not isinstance(call.func, ast.Attribute):
         return False
     return call.func.attr in ("backward", "manual_backward") and dotted(call.func.value) != "super()"
+
+
+def backward_calls(script: Script) -> list[ast.Call]:
+    """Every backward() and manual_backward() of the file, in its order."""
+    found = [*script.index.by_tail.get("backward", ()), *script.index.by_tail.get("manual_backward", ())]
+    return sorted((c for c in found if is_backward(script, c)), key=place)
 
 
 def backward_loss(script: Script, call: ast.Call) -> ast.expr | None:
@@ -329,9 +337,8 @@ def _is_forward(script: Script, call: ast.Call) -> bool:
         return not _is_method(script, function) and (
             kind(script, function) == "module" or _is_network_called(script, function)
         )
-    if isinstance(function, ast.Call):  # Net()(x), nn.Linear(1, 1)(x)
-        return kind(script, function) == "module"
-    return False
+    # Net()(x), nn.Linear(1, 1)(x), nets["D"](x)
+    return isinstance(function, (ast.Call, ast.Subscript)) and kind(script, function) == "module"
 
 
 #: what a network called target goes with
@@ -347,7 +354,11 @@ def _is_network_called(script: Script, function: ast.Name | ast.Attribute) -> bo
     if words.tail(name) == "target" and not any(words.tail(dotted(c.func)) in _COUNTERPARTS for c in scope.calls):
         return False
     bound = bindings(script, name, scope)
-    return all(b.how == "parameter" for b in bound) and kind(script, function) == ""
+    given = all(b.how == "parameter" for b in bound) or (
+        # self.q1_target = q1_target: what the class was given
+        name.startswith("self.") and all(o.how == "parameter" for o in origins(script, function))
+    )
+    return given and kind(script, function) == ""
 
 
 def _is_method(script: Script, function: ast.Attribute) -> bool:
@@ -355,8 +366,6 @@ def _is_method(script: Script, function: ast.Attribute) -> bool:
     base = function.value
     if isinstance(base, ast.Name) and base.id in ("self", "cls"):
         owner = script.index.scope(function).owner
-        from torch_doctor.lint.flow import method
-
         return owner is not None and method(script, owner, function.attr) is not None
     # obj.encoder(x): a module only where obj is one or holds one; anything else is not known
     return not (
@@ -405,7 +414,12 @@ def _loops_over(script: Script, node: ast.AST, short: str) -> bool:
 def modules_of(script: Script, optimizer: ast.AST) -> set[str]:
     """The names of the modules whose parameters an optimizer was built over."""
     found: set[str] = set()
-    for origin in origins(script, optimizer):
+    made = (
+        elements(script, optimizer.value, key=optimizer.slice)
+        if isinstance(optimizer, ast.Subscript)
+        else origins(script, optimizer)
+    )
+    for origin in made:
         if isinstance(origin.node, ast.Call):
             for argument in [*origin.node.args, *(k.value for k in origin.node.keywords)]:
                 for item in ast.walk(argument):
@@ -414,8 +428,9 @@ def modules_of(script: Script, optimizer: ast.AST) -> set[str]:
                         and isinstance(item.func, ast.Attribute)
                         and item.func.attr in ("parameters", "named_parameters")
                     ):
-                        found.add(dotted(item.func.value))
-    return found
+                        found.add(spelled(item.func.value))
+    # nets[k] of a comprehension over k may be any of them
+    return {name for name in found if not name.endswith("[]")}
 
 
 def is_module_scope(script: Script, scope: Scope) -> bool:

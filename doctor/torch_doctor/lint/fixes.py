@@ -18,8 +18,9 @@ def usable(findings: Iterable[Finding], *, unsafe: bool) -> list[Fix]:
 def apply(text: str, fixes: Iterable[Fix]) -> tuple[str, int]:
     """The text with the fixes applied, and how many were. Of fixes that overlap the first one wins.
 
-    Line ends, comments and everything outside the edits stay as they are.
+    Line ends, comments and everything outside the edits stay as they are; new lines end as the file's do.
     """
+    newline = "\r\n" if "\r\n" in text else "\n"
     lines = [m.group() for m in _LINE.finditer(text)]
     starts = [0]
     for line in lines:
@@ -27,7 +28,7 @@ def apply(text: str, fixes: Iterable[Fix]) -> tuple[str, int]:
     taken: list[tuple[int, int, str]] = []
     applied = 0
     for item in fixes:
-        spans = [_span(e, starts) for e in item.edits]
+        spans = [_span(e, starts, newline) for e in item.edits]
         if any(_overlaps(span, other) for span in spans for other in taken):
             continue
         taken += spans
@@ -37,8 +38,9 @@ def apply(text: str, fixes: Iterable[Fix]) -> tuple[str, int]:
     return text, applied
 
 
-def _span(edit: Edit, starts: list[int]) -> tuple[int, int, str]:
-    return starts[edit.line - 1] + edit.column - 1, starts[edit.end_line - 1] + edit.end_column - 1, edit.text
+def _span(edit: Edit, starts: list[int], newline: str) -> tuple[int, int, str]:
+    start, stop = starts[edit.line - 1] + edit.column - 1, starts[edit.end_line - 1] + edit.end_column - 1
+    return start, stop, edit.text.replace("\n", newline)
 
 
 def _overlaps(one: tuple[int, int, str], other: tuple[int, int, str]) -> bool:

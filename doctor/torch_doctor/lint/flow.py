@@ -369,3 +369,10 @@ def constant(script: Script, node: ast.AST | None) -> object:
 def receiver(call: ast.Call) -> ast.expr | None:
     """What a method is called on."""
     return call.func.value if isinstance(call.func, ast.Attribute) else None
+
+
+def spelled(node: ast.AST) -> str:
+    """``dotted``, with constant subscripts told apart: ``nets["D"]`` is nets[D], and a call is left out."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return f"{dotted(node.value)}[{node.slice.value!s}]"
+    return dotted(node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
+from dataclasses import replace as replace_dataclass
 from typing import Any
 
 from torch_doctor.facts.script import Script
@@ -24,15 +25,27 @@ def finding(
     fix: Fix | None = None,
     evidence: Mapping[str, Any] | None = None,
 ) -> Finding:
-    """A finding at a node. A notebook gets no fix: its cells are JSON strings."""
+    """A finding at a node. In a notebook the edits of its fix are within the cell of the finding, as its place is."""
     return Finding(
         severity,
         message,
         Remediation(remedy),
         evidence or {},
         location(script, node),
-        fix=None if script.cells else fix,
+        fix=_in_cell(script, node, fix) if script.cells and fix is not None else fix,
     )
+
+
+def _in_cell(script: Script, node: ast.AST, fix: Fix) -> Fix | None:
+    """A fix in the lines of a notebook's cell; None where it would edit another cell, too."""
+    at = script.cells[min(getattr(node, "lineno", 1), len(script.cells)) - 1]
+    edits = []
+    for item in fix.edits:
+        lines = [script.cells[n - 1] for n in (item.line, item.end_line) if n <= len(script.cells)]
+        if [x.cell for x in lines] != [at.cell, at.cell]:
+            return None
+        edits.append(replace_dataclass(item, line=lines[0].line, end_line=lines[1].line))
+    return Fix(fix.message, tuple(edits), fix.safe)
 
 
 def location(script: Script, node: ast.AST) -> Location:
@@ -66,6 +79,12 @@ def insert(script: Script, node: ast.AST, text: str, *, after: bool = False) -> 
     """An edit that puts ``text`` before or after a node."""
     at = (node.end_lineno, node.end_col_offset) if after else (node.lineno, node.col_offset)  # type: ignore[attr-defined]
     return span(script, at, at, text)
+
+
+def before(script: Script, statement: ast.stmt, text: str) -> Edit:
+    """An edit that puts a statement of its own before another one, on its line where that is shared."""
+    line = script.lines[statement.lineno - 1].encode()[: statement.col_offset].decode(errors="replace")
+    return insert(script, statement, f"{text}; " if line.strip() else f"{text}\n{line}")
 
 
 def span(script: Script, start: tuple[int, int], stop: tuple[int, int], text: str) -> Edit:

@@ -6,24 +6,11 @@ import ast
 from dataclasses import dataclass
 
 from torch_doctor.facts.code_index import Scope, dotted
+from torch_doctor.facts.requirements import LOADER_POSITIONAL
 from torch_doctor.facts.script import Script
 from torch_doctor.lint.flow import class_of, constant, has_star, keyword, origins
 from torch_doctor.lint.kinds import is_dataset_class
 
-#: positional parameters of torch.utils.data.DataLoader
-PARAMETERS = [
-    "dataset",
-    "batch_size",
-    "shuffle",
-    "sampler",
-    "batch_sampler",
-    "num_workers",
-    "collate_fn",
-    "pin_memory",
-    "drop_last",
-    "timeout",
-    "worker_init_fn",
-]
 SPAWNING = ("spawn", "forkserver")
 
 
@@ -49,8 +36,8 @@ class Loader:
 def argument(call: ast.Call, name: str) -> ast.expr | None:
     """What a DataLoader call passes for a parameter."""
     found = keyword(call, name)
-    if found is None and name in PARAMETERS:
-        at = PARAMETERS.index(name)
+    if found is None and name in LOADER_POSITIONAL:
+        at = LOADER_POSITIONAL.index(name)
         if at < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
             return call.args[at]
     return found
@@ -102,8 +89,8 @@ def start_method(script: Script) -> str:
     return ""
 
 
-def _dataset(script: Script, node: ast.expr | None) -> tuple[Script, Scope] | None:
-    if node is None:
+def _dataset(script: Script, node: ast.expr | None, depth: int = 4) -> tuple[Script, Scope] | None:
+    if node is None or depth == 0:  # train = Subset(train, rows) leads to itself
         return None
     for origin in origins(script, node):
         if isinstance(origin.node, ast.Call):
@@ -112,7 +99,23 @@ def _dataset(script: Script, node: ast.expr | None) -> tuple[Script, Scope] | No
                 return owner
             short = dotted(origin.node.func).rsplit(".", 1)[-1]
             if short in ("Subset", "ConcatDataset") and origin.node.args:
-                return _dataset(origin.script, origin.node.args[0])
+                return _dataset(origin.script, origin.node.args[0], depth - 1)
+    return None
+
+
+def function_named(script: Script, value: ast.expr) -> Scope | None:
+    """The function of this file that an argument names: a name, a method of self, a lambda."""
+    if isinstance(value, ast.Lambda):
+        return script.index.scope_at[value]
+    at: Scope | None = script.index.scope(value)
+    name = dotted(value)
+    if name.startswith("self.") and at is not None and at.owner is not None:
+        return at.owner.function(name[5:])
+    while at is not None:
+        found = at.function(name)
+        if found is not None:
+            return found
+        at = at.parent
     return None
 
 

@@ -13,6 +13,11 @@ MODULE = re.compile(
     r"(?:model|net|module|gen|disc|q|policy|target)_.*(?:net|model|network|ddp|wrapped|compiled|ema|old|eval|g|d|t|s)|"
     r"net[gdabqe]|[gdq]net|[gd]_?[ab]|[gd]_(?:ab|ba)|[gd]|q_?target|target_?q|m"
 )
+#: what does something to a module, or makes one
+DOES = re.compile(
+    r"(?:convert|get|make|build|create|load|init|wrap|unwrap|prepare|save|update|set|register|export|compile|setup|reset|"
+    r"define|construct|freeze|unfreeze|fuse|quantize|apply|print|count|move|copy|clone|find|add|remove|is|has|to)_.+"
+)
 OPTIMIZER = re.compile(
     r"(?:.*_|g|d)?(?:opt|optim|optimizer|optimiser|sgd|adam|adamw)(?:imizer)?(?:_?\w{1,8}|_.*)?|[gd]_solver"
 )

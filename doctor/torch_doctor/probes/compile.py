@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch_doctor.facts.compile import CacheFolder, CompileFacts, Compiler, Comp
 from torch_doctor.facts.filesystem import Place
 from torch_doctor.facts.request import Request
 from torch_doctor.model import FailureKind, ProbeFailure
-from torch_doctor.probes import container, isolated, mounts
+from torch_doctor.probes import container, filesystem, isolated
 from torch_doctor.probes import torch as torch_probe
 
 #: a first compile takes 5 to 40 s where the compiler is not in the page cache: more than other probes
@@ -28,7 +27,7 @@ def probe(request: Request) -> CompileFacts | ProbeFailure:
     if isinstance(found, ProbeFailure):
         return found
     folders = [_folder(item, found) for item in found.pop("caches")]
-    placed = _places([folder.place for folder in folders], request)
+    placed = filesystem.look([folder.place for folder in folders], request.timeout)
     if isinstance(placed, ProbeFailure):
         return placed
     return CompileFacts(
@@ -79,27 +78,6 @@ def driver_version(path: Path = Path("/proc/driver/nvidia/version")) -> str:
     except OSError:
         return ""
     return next((w for w in words if w[0].isdigit() and w.count(".") in (1, 2)), "")
-
-
-def _places(places: list[Place], request: Request) -> list[Place] | ProbeFailure:
-    table = mounts.read()
-    payload = {
-        "places": [{"role": p.role, "path": p.path} for p in places],
-        "slow": [i for i, p in enumerate(places) if mounts.can_hang(p.path, table)],
-        "limit_s": request.timeout / 2,
-    }
-    found = isolated.call("places", payload, python=sys.executable, timeout=request.timeout, flags=isolated.ALONE)
-    if isinstance(found, ProbeFailure):
-        return found
-    return [_filled(p, seen, table) for p, seen in zip(places, found["places"], strict=True)]
-
-
-def _filled(place: Place, seen: dict[str, Any], table: tuple[mounts.Mount, ...]) -> Place:
-    nearest = seen.get("nearest") or place.path
-    mount = mounts.of(seen.pop("real", nearest), table)
-    if mount is not None:
-        seen = {**seen, "kind": mount.kind, "mount_point": mount.point, "mount_root": mount.root}
-    return dataclasses.replace(place, **{**seen, "nearest": nearest})
 
 
 def os_release(path: Path) -> str:

@@ -37,26 +37,13 @@ CACHES = {
 
 def probe(request: Request, environment: Mapping[str, str] = os.environ) -> FsFacts | ProbeFailure:
     """The folders that this run would use, and what can be done in them."""
-    places = list(wanted(request.requirements, environment))
-    table = mounts.read()
-    slow = [index for index, place in enumerate(places) if mounts.can_hang(place.path, table)]
-    found = isolated.call(
-        "places",
-        {
-            "places": [{"role": place.role, "path": place.path} for place in places],
-            "slow": slow,
-            "limit_s": request.timeout / 2,
-        },
-        python=sys.executable,
-        timeout=request.timeout,
-        flags=isolated.ALONE,
-    )
-    if isinstance(found, ProbeFailure):
-        return found
+    looked_at = look(list(wanted(request.requirements, environment)), request.timeout)
+    if isinstance(looked_at, ProbeFailure):
+        return looked_at
     # what getpass.getuser() asks, in its order
     named_by = next((key for key in ("LOGNAME", "USER", "LNAME", "USERNAME") if environment.get(key)), "")
     return FsFacts(
-        tuple(_filled(place, seen, table) for place, seen in zip(places, found["places"], strict=True)),
+        tuple(looked_at),
         uid=os.geteuid(),
         gid=os.getegid(),
         has_name=bool(_entry()),
@@ -66,6 +53,28 @@ def probe(request: Request, environment: Mapping[str, str] = os.environ) -> FsFa
         needed_bytes=request.requirements.disk_bytes,
         manager=container.manager(environment),
     )
+
+
+def look(places: list[Place], timeout: float) -> list[Place] | ProbeFailure:
+    """The same places, with what a child process found out about each; one that hangs costs half the limit."""
+    table = mounts.read()
+    payload = {
+        "places": [{"role": place.role, "path": place.path} for place in places],
+        "slow": [index for index, place in enumerate(places) if mounts.can_hang(place.path, table)],
+        "limit_s": timeout / 2,
+    }
+    found = isolated.call("places", payload, python=sys.executable, timeout=timeout, flags=isolated.ALONE)
+    if isinstance(found, ProbeFailure):
+        return found
+    return [_filled(place, seen, table) for place, seen in zip(places, found["places"], strict=True)]
+
+
+def _filled(place: Place, seen: dict[str, Any], table: tuple[mounts.Mount, ...]) -> Place:
+    nearest = seen.get("nearest") or place.path
+    mount = mounts.of(seen.pop("real", nearest), table)
+    if mount is not None:
+        seen = {**seen, "kind": mount.kind, "mount_point": mount.point, "mount_root": mount.root}
+    return dataclasses.replace(place, **{**seen, "nearest": nearest})
 
 
 def wanted(needs: Requirements, environment: Mapping[str, str]) -> Iterator[Place]:
@@ -87,14 +96,6 @@ def _absolute(path: str, home: str) -> str:
         path = home + path[1:]
     # links are not followed: that could hang, and a report names what the user named
     return os.path.abspath(path)  # noqa: PTH100
-
-
-def _filled(place: Place, seen: dict[str, Any], table: tuple[mounts.Mount, ...]) -> Place:
-    nearest = seen.get("nearest") or place.path
-    mount = mounts.of(seen.pop("real", nearest), table)
-    if mount is not None:
-        seen = {**seen, "kind": mount.kind, "mount_point": mount.point, "mount_root": mount.root}
-    return dataclasses.replace(place, **{**seen, "nearest": nearest})
 
 
 def _entry() -> pwd.struct_passwd | None:

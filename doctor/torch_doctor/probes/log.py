@@ -13,7 +13,6 @@ import json
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import BinaryIO
 
 from torch_doctor.facts.alarms import alarming
@@ -38,6 +37,10 @@ RECENT = 4 * SAME_SHAPE
 RUN_WORDS, RUN_SIGNS = b"start", (b"-", b"=", b"#", b"*", b"~", b"+", b"$", b">", b"[", b"t")
 
 _TO_NEWLINE = bytes.maketrans(b"\r", b"\n")
+#: bytes that no text holds; of a file that is no text they are a tenth. NUL is not one of them: a log that was
+#: truncated under its writer begins with a hole of them
+_NO_TEXT = bytes({*range(1, 32), 127} - set(b"\t\n\r\b\f\x1b"))
+NO_TEXT_SHARE = 0.04
 #: what a shape leaves out: numbers and hexadecimal names (hashes, addresses)
 _DIGITS = b"0123456789abcdef.-+ "
 
@@ -54,12 +57,19 @@ def probe(request: Request) -> LogFacts | ProbeFailure:
         return read(stream, str(request.log))
 
 
-def read(stream: BinaryIO, path: str) -> LogFacts:
+def read(stream: BinaryIO, path: str) -> LogFacts | ProbeFailure:
     """One pass over ``stream``. Compressed (gzip) and UTF-16 logs are read as what they hold."""
     reader = _Reader()
     for block in _blocks(_decoded(stream)):
+        if not reader.size and not _is_text(block):
+            return ProbeFailure("is no log: it holds bytes that no text has")
         reader.feed(block)
     return reader.facts(path)
+
+
+def _is_text(block: bytes) -> bool:
+    bare = block.translate(None, b"\0")
+    return len(bare) - len(bare.translate(None, _NO_TEXT)) <= NO_TEXT_SHARE * len(bare)
 
 
 def _decoded(stream: BinaryIO) -> Callable[[int], bytes]:
@@ -314,17 +324,11 @@ def machine(request: Request) -> MachineFacts | ProbeFailure:
     try:
         report = json.loads(request.facts.read_text(encoding="utf-8"))
     except ValueError as error:
-        return ProbeFailure(f"{request.facts} is no JSON: {error}")
+        return ProbeFailure(f"is no JSON: {error}")
     values = report.get("facts", report) if isinstance(report, dict) else None
     if not isinstance(values, dict):
-        return ProbeFailure(f"{request.facts} is not a report of torch-doctor check --format json")
+        return ProbeFailure("is no report of torch-doctor check --format json")
     return MachineFacts(values, str(request.facts))
 
 
 PROBES = {LogFacts: probe, MachineFacts: machine}
-
-
-def read_file(path: Path) -> LogFacts:
-    """The facts of the log at ``path``."""
-    with path.open("rb") as stream:
-        return read(stream, str(path))

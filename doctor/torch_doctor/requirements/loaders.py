@@ -7,26 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from torch_doctor.facts.requirements import LoaderNeed
+from torch_doctor.facts.requirements import LOADER_POSITIONAL, LoaderNeed
 from torch_doctor.requirements.alive import names_of
 from torch_doctor.requirements.samples import sample_bytes
 from torch_doctor.requirements.source import UNKNOWN, Source, parameters
 
-#: positional parameters of torch.utils.data.DataLoader (2.x); later ones are keyword-only
-POSITIONAL = (
-    "dataset",
-    "batch_size",
-    "shuffle",
-    "sampler",
-    "batch_sampler",
-    "num_workers",
-    "collate_fn",
-    "pin_memory",
-    "drop_last",
-    "timeout",
-    "worker_init_fn",
-    "multiprocessing_context",
-)
 #: loader classes that take torch's own parameters; by the last part of their dotted name
 LOADERS = frozenset({"DataLoader", "MultiEpochsDataLoader", "StatefulDataLoader", "ThreadDataLoader"})
 #: settings objects that make loaders: class -> (workers, batch size)
@@ -82,7 +67,7 @@ def _passed(function: ast.FunctionDef | ast.AsyncFunctionDef, caller: ast.Call) 
 
 def arguments(source: Source, call: ast.Call) -> dict[str, ast.expr]:
     """The arguments of a DataLoader call by name, ``**options`` looked up where they are a plain dict."""
-    found = dict(zip(POSITIONAL, (a for a in call.args if not isinstance(a, ast.Starred)), strict=False))
+    found = dict(zip(LOADER_POSITIONAL, (a for a in call.args if not isinstance(a, ast.Starred)), strict=False))
     for keyword in call.keywords:
         if keyword.arg is None:
             found.update(_options(source, keyword.value))

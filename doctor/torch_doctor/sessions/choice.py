@@ -19,14 +19,22 @@ def one(name: str | None, *, running: bool = False) -> Path:
         DoctorError: where there is none, or more than one could be meant.
     """
     if name is not None:
+        if name in (p.name for p in launch.in_preflight()):
+            raise _not_started(name)
         return store.folder(name)
     places = sorted(store.session_folders())
     if len(places) > 1 and running:
         live = [p for p in places if launch.current(p).live]
         places = live if len(live) == 1 else places
     if not places:
+        for beginning in launch.in_preflight():
+            raise _not_started(beginning.name)
         raise DoctorError("session", "there is none", "torch-doctor run -- python train.py")
     if len(places) > 1:
         listed = ", ".join(p.name for p in places[:8])
         raise DoctorError("session", f"there are several ({listed}{', ...' if len(places) > 8 else ''})", "name one")
     return places[0]
+
+
+def _not_started(name: str) -> DoctorError:
+    return DoctorError(name, "is in its preflight and has not started yet", "try again in a moment: torch-doctor ps")

@@ -167,6 +167,11 @@ def start(wanted: Spec, place: Place, environment: Mapping[str, str]) -> child.C
     return None if "pid" in values else child.CannotStart(**values)
 
 
+def in_preflight() -> list[Path]:
+    """Folders of the sessions that are taken and not started yet: their preflight is going on."""
+    return [place for place in store.unstarted_folders() if lock.is_held(place)]
+
+
 def current(place: Path) -> state.State:
     """The state of a session as it is: ``lost`` where its supervisor is gone and did not record the end.
 

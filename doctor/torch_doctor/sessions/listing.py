@@ -13,7 +13,7 @@ from torch_doctor import __version__
 from torch_doctor.errors import DoctorError
 from torch_doctor.model import SCHEMA_VERSION, mib
 from torch_doctor.sessions import gpu, launch, log, proc, store, verdict
-from torch_doctor.sessions.state import State
+from torch_doctor.sessions.state import STARTING, State
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,18 @@ def rows() -> list[Row]:
             found.append((place, launch.current(place)))
         except DoctorError as error:
             found.append((place, State(place.name, (), status="unreadable", log_error=error.message)))
+    found += [(place, _unstarted(place)) for place in launch.in_preflight()]
     memory = _gpu_memory([known for _, known in found if known.live])
     listed = [_row(str(place / store.LOG), known, memory.get(known.name)) for place, known in found]
     return sorted(listed, key=lambda r: (r.pid is None, r.age_s, r.name))
+
+
+def _unstarted(place: Path) -> State:
+    try:
+        since = (place / store.LOCK).stat().st_mtime
+    except OSError:  # given up in this moment
+        since = time.time()
+    return State(place.name, (), status=STARTING, created=since)
 
 
 def _row(path: str, known: State, gpu_memory: int | None) -> Row:

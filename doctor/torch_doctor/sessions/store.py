@@ -34,10 +34,19 @@ RESERVE, RESERVE_BYTES = ".reserve", 32 << 10
 
 
 def session_folders() -> Iterator[Path]:
-    """Folders of every session, in no order; those without a state file are still being made."""
+    """Folders of every session, in no order."""
+    return (f for f in _folders() if (f / STATE).is_file())
+
+
+def unstarted_folders() -> Iterator[Path]:
+    """Folders of names that were taken and have no state yet."""
+    return (f for f in _folders() if not (f / STATE).exists() and (f / LOCK).is_file())
+
+
+def _folders() -> Iterator[Path]:
     for root in places.roots():
         with contextlib.suppress(OSError):
-            yield from (f for f in (root / "sessions").iterdir() if f.name[0] != "." and (f / STATE).is_file())
+            yield from (f for f in (root / "sessions").iterdir() if f.name[0] != ".")
 
 
 def folder(name: str) -> Path:

@@ -70,12 +70,21 @@ def test_forced_on_with_room_enough() -> None:
         assert_done(run("loader.py", strategy, "fork", options=options), DONE)
 
 
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("other", [name for name in containers.variants() if name != VARIANT])
-def test_loader_of_the_other_variants(other: str) -> None:
+def test_loader_of_the_other_variants(other: str, method: str) -> None:
     image = containers.image(other)
     for strategy in STRATEGIES:
-        assert_done(run("loader.py", strategy, "fork", image=image), DONE)
-        assert_stock_failure(run("loader.py", strategy, "fork", image=image, options=OFF))
+        assert_done(run("loader.py", strategy, method, image=image), DONE)
+    assert_stock_failure(run("loader.py", "file_descriptor", method, image=image, options=OFF))
+
+
+@pytest.mark.parametrize("variant", containers.variants())
+def test_the_interpreter_ends_though_torchs_manager_lives_on(variant: str) -> None:
+    """Python 3.13's resource tracker is waited for, and the manager must not hold its pipe: whatever /dev/shm is."""
+    for options in (SHM["8g"], [*SHM["8g"], *OFF]):
+        result = run("loader.py", "file_system", "spawn", image=containers.image(variant), options=options)
+        assert_done(result, DONE)
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

@@ -16,6 +16,36 @@ def test_nothing_is_printed_and_the_status_is_kept(run: Run) -> None:
     assert (result.returncode, result.stdout, result.stderr) == (7, "", "")
 
 
+MANAGER = """
+import shutil, signal
+shutil.copy("/bin/sleep", "/mnt/work/NAME")
+reader, writer = os.pipe()
+os.set_inheritable(writer, True)
+answer, answered = os.pipe()
+actions = [(os.POSIX_SPAWN_DUP2, answered, 1)]
+child = os.posix_spawn("/mnt/work/NAME", ["NAME", "60"], os.environ, file_actions=actions)
+os.close(writer)
+os.close(answered)
+os.set_blocking(reader, False)
+def ended():
+    try:
+        return os.read(reader, 1) == b""
+    except BlockingIOError:
+        return False
+until(lambda: os.readlink(f"/proc/{child}/exe").endswith("/NAME"))
+until(lambda: "clock_nanosleep" in open(f"/proc/{child}/wchan").read() or " S " in open(f"/proc/{child}/stat").read())
+until(lambda: ended() == EXPECTED)
+print(os.waitpid(child, os.WNOHANG), sorted(os.listdir(f"/proc/{child}/fd"), key=int)[:3])
+os.kill(child, signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(("name", "ends"), [("torch_shm_manager", True), ("torch_shm_other", False)])
+def test_torchs_manager_holds_nothing_of_the_worker_that_starts_it(run: Run, name: str, ends: bool) -> None:
+    code = MANAGER.replace("NAME", name).replace("EXPECTED", str(ends))
+    assert output(run(code)) == "(0, 0) ['0', '1', '2']"
+
+
 PROGRAM = """
 #include <fcntl.h>
 #include <stdio.h>

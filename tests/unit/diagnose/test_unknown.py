@@ -54,3 +54,43 @@ def test_an_error_line_outside_of_a_traceback_is_none() -> None:
 
 def test_an_echo_alone_is_none() -> None:
     assert shown(f"{TRACE}BrokenPipeError: [Errno 32] Broken pipe\n") == ""
+
+
+def test_the_error_of_a_notebook_whose_frames_are_not_indented() -> None:
+    text = (
+        "WidgetError                               Traceback (most recent call last)\n"
+        "Cell In[14], line 3\n      1 for epoch in range(10):\n----> 3     train(x)\n\n"
+        "File ~/model.py:12, in train(x)\n---> 12     check(x)\n\nWidgetError: not aligned\n"
+    )
+    assert shown(text) == "WidgetError: not aligned"
+
+
+def test_the_error_under_a_box_of_rich() -> None:
+    text = (
+        "╭───────── Traceback (most recent call last) ─────────╮\n│ /w/train.py:88 in main       │\n"
+        "╰─────────────────────────────────────────────────────╯\nmylib.TooBig: 7 of 5\n"
+    )
+    assert shown(text) == "mylib.TooBig: 7 of 5"
+
+
+def test_a_traceback_whose_indents_a_collector_took_off() -> None:
+    flat = "\n".join(line.strip() for line in TRACE.splitlines())
+    assert (
+        shown(f"{flat}\nWidgetError: not aligned\ncomm 0x7f rank 0 - Abort COMPLETE\n") == "WidgetError: not aligned"
+    )
+
+
+def test_the_traceback_that_torchrun_repeats_in_its_summary() -> None:
+    text = (
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+        "Root Cause (first observed failure):\n[0]:\n  rank      : 3 (local_rank: 3)\n  exitcode  : 1 (pid: 993)\n"
+        '  traceback : Traceback (most recent call last):\n    File "/ws/t.py", line 70, in main\n      load()\n'
+        "  OSError: /models/x has no config.json\n"
+    )
+    assert shown(text) == "  OSError: /models/x has no config.json"
+
+
+def test_an_error_of_the_store_is_an_echo_of_the_rank_that_failed() -> None:
+    lost = "[rank0]: torch.distributed.DistBackendError: watchdog thread terminated\n"
+    ranks = "".join(f"[rank{r}]: {line}\n" for r in (0, 1) for line in TRACE.splitlines()[:1])
+    assert shown(f"{ranks}{lost}[rank1]: WidgetError: not aligned\n") == "WidgetError: not aligned"

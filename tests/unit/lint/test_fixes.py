@@ -43,6 +43,7 @@ LOSS = (
         ("print(loss.data[0])", "print(loss.item())"),
         ("print(loss.data.cpu().numpy()[0])", "print(loss.item())"),
         ("total += loss.data", "total += loss.item()"),
+        ("opt.zero_grad  # again", "opt.zero_grad()  # again"),
     ],
 )
 def test_a_kept_loss(before: str, after: str) -> None:
@@ -104,6 +105,61 @@ def test_the_old_amp_api_imported(alias: str, before: str, after: str) -> None:
 )
 def test_the_old_amp_api_by_its_full_name(before: str, after: str) -> None:
     assert mended(f"import torch\ns = {before}\n") == f"import torch\ns = {after}\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("torch.cuda.amp.custom_fwd", 'torch.amp.custom_fwd(device_type="cuda")'),
+        (
+            "torch.cuda.amp.custom_fwd(cast_inputs=x)",
+            'torch.amp.custom_fwd(device_type="cuda", cast_inputs=x)',
+        ),
+        ("torch.cuda.amp.custom_bwd", 'torch.amp.custom_bwd(device_type="cuda")'),
+    ],
+)
+def test_the_old_amp_api_as_a_decorator(before: str, after: str) -> None:
+    source = (
+        "import torch\nclass Double:\n    @staticmethod\n    @{}\n    def forward(ctx, x):\n        return x * 2\n"
+    )
+    assert mended(source.format(before)) == source.format(after)
+    imported = source.replace("import torch", "from torch.{}amp import custom_fwd, custom_bwd")
+    short, new = before.removeprefix("torch.cuda.amp."), after.removeprefix("torch.amp.")
+    assert mended(imported.format("cuda.", short)) == imported.format("", new)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("loss.backward()\n        opt.step()\n", "opt.zero_grad()\n        loss.backward()\n        opt.step()\n"),
+        ("loss.backward(); opt.step()\n", "opt.zero_grad()\n        loss.backward(); opt.step()\n"),
+        ("x = 1; loss.backward(); opt.step()\n", "x = 1; opt.zero_grad(); loss.backward(); opt.step()\n"),
+        ("loss.backward()\n        rule.step()\n        opt.step()\n", None),
+    ],
+)
+def test_gradients_are_cleared_where_that_is_asked_for(before: str, after: str | None) -> None:
+    head = "import torch.nn.functional as F\ndef train(model, loader, opt, rule: 'torch.optim.Optimizer'):\n"
+    head += "    for x, y in loader:\n        loss = F.mse_loss(model(x), y)\n        "
+    for line_end in ("\n", "\r\n"):
+        source, wanted = (s.replace("\n", line_end) for s in (head + before, head + (after or before)))
+        assert mended(source, unsafe=True) == wanted
+        assert mended(source) == source
+
+
+def test_gradients_are_unscaled_where_that_is_asked_for() -> None:
+    source = (
+        "import torch\ndef train(model, loader, opt, loss_fn, scaler):\n    for x, y in loader:\n"
+        "        opt.zero_grad()\n        scaler.scale(loss_fn(model(x), y)).backward()\n"
+        "        {}torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n        scaler.step(opt)\n"
+        "        scaler.update()\n"
+    )
+    assert mended(source.format(""), unsafe=True) == source.format("scaler.unscale_(opt)\n        ")
+
+
+def test_a_generated_file_is_left_alone(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import torch\nx = torch.zeros(1)\nx.cuda()\n" + "x.backward()\n" * 301)
+    assert fixing.changes([script], CHECKS) == []
 
 
 def test_line_ends_comments_and_tabs_stay() -> None:

@@ -39,7 +39,21 @@ def dull(lines: int, start: int = 0) -> str:
         (f"2026-11-30T09:12:07.123456789Z {ERROR}", ERROR, None, ""),
         (f"2026-11-30T09:12:07.123456789Z stderr F {ERROR}", ERROR, None, ""),
         (f"2026-11-30T09:12:07+01:00 [rank1]: {ERROR}", ERROR, 1, ""),
-        (f"Nov 30 09:12:02 node7 python[4242]: {ERROR}", f"python[4242]: {ERROR}", None, "node7"),
+        (f"Nov 30 09:12:02 node7 python[4242]: {ERROR}", ERROR, None, "node7"),
+        (f"2026-11-30T09:12:02+0100 node7 train[4242]: {ERROR}", ERROR, None, "node7"),
+        (f"[prterun-node1-77@1,3]<stderr>: {ERROR}", ERROR, 3, ""),
+        (f"[trainer4]:{ERROR}", ERROR, 4, ""),
+        (f"Rank 2: {ERROR}", ERROR, 2, ""),
+        (f"node02: {ERROR}", ERROR, None, "node02"),
+        (f"E       {ERROR}", ERROR, None, ""),
+        (f"    | {ERROR}", ERROR, None, ""),
+        (f"E1101 10:00:05.000000 140 train.py:90] {ERROR}", ERROR, None, ""),
+        (f"2026-11-30 10:00:00.111 | ERROR    | train:main:88 - {ERROR}", ERROR, None, ""),
+        (f"[2] {ERROR}", ERROR, 2, ""),
+        (f"[80851] {ERROR}", ERROR, None, ""),
+        (f"> [rank5]: {ERROR}", ERROR, 5, ""),
+        ("Epoch 5:  21%|██        | 21/100 [00:10<00:39,  2.00it/s]Killed", "Killed", None, ""),
+        (f"ValueError: {ERROR}", f"ValueError: {ERROR}", None, ""),
         (f"(train pid=4242, ip=10.0.0.2) {ERROR}", ERROR, None, "train pid=4242, ip=10.0.0.2"),
         (f"\x1b[1;31m{ERROR}\x1b[0m\r", ERROR, None, ""),
         (f"\x1b]0;title\x07{ERROR}", ERROR, None, ""),
@@ -68,6 +82,15 @@ def test_a_structured_record_gives_its_traceback_as_lines() -> None:
         "KeyError: 3",
     ]
     assert {line.number for line in found} == {1}
+
+
+def test_a_record_inside_of_an_engine_s_record_is_read_too() -> None:
+    trace = 'Traceback (most recent call last):\n  File "a.py", line 1\nKeyError: 3'
+    record = json.dumps({"level": "error", "err": {"stack": trace}})
+    found = log(
+        json.dumps({"log": record + "\n", "stream": "stderr"}) + "\n" + f"2026-11-30T09:12:07Z stderr F {record}\n"
+    )
+    assert [line.text for line in found.lines] == trace.split("\n") * 2
 
 
 def test_line_numbers_are_those_of_the_file() -> None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
-from torch_doctor.sessions import listing
+import pytest
+
+from torch_doctor.errors import DoctorError
+from torch_doctor.sessions import choice, launch, listing, places
 from torch_doctor.sessions.listing import Row
 
 
@@ -52,3 +57,16 @@ def test_json_is_one_object_with_every_field() -> None:
 
 def test_no_sessions_is_a_heading() -> None:
     assert listing.as_table([], 80).splitlines()[0].startswith("NAME")
+
+
+def test_a_session_is_listed_from_its_preflight_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(places.STATE_VARIABLE, str(tmp_path))
+    place = launch.reserve("exp1", ["python", "train.py"], None)
+    assert [(r.name, r.state) for r in listing.rows()] == [("exp1", "starting")]
+    for name in ("exp1", None):
+        with pytest.raises(DoctorError, match="exp1: is in its preflight"):
+            choice.one(name)
+    os.close(place.lock)  # as the kernel does where the preflight was killed
+    assert listing.rows() == []
+    with pytest.raises(DoctorError, match="there is no session of this name"):
+        choice.one("exp1")

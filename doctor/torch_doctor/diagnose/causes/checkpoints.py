@@ -1,4 +1,4 @@
-"""Checkpoint files: pointers, truncated archives, devices, weights_only."""
+"""Checkpoint files that cannot be read: pointers, pages, cut archives, other formats."""
 
 from __future__ import annotations
 
@@ -61,7 +61,35 @@ def _cut_short(seen: Seen, verdict: Verdict) -> Verdict:
                 ("ls -l FILE; sha256sum FILE", "huggingface-cli download --force-download REPO FILE"),
             ),
         )
-    return verdict
+    if "central directory" in text:
+        return verdict
+    if "data.pkl" in text:
+        return with_message(
+            verdict,
+            "the file is a zip archive, but no torch checkpoint: it has no data.pkl (an .npz, a packed folder, or a "
+            "model of another tool), or was cut short and repaired",
+            Remediation("Look at what is in it", ("unzip -l CHECKPOINT | head", "file CHECKPOINT; ls -l CHECKPOINT")),
+        )
+    return _damaged(verdict, text)
+
+
+def _damaged(verdict: Verdict, text: str) -> Verdict:
+    last = text.strip().splitlines()[-1]
+    said = re.sub(r"^[\w.]*(?:Error|Exception): ", "", last)[:90]
+    return with_message(
+        verdict,
+        f"the checkpoint is damaged or cut short ({said}): its save, copy or download did not finish, or two "
+        "processes wrote it at once",
+        Remediation(
+            "Compare its size with the source and copy or download it again, or resume from the last good checkpoint; "
+            "let one rank save, to a temporary file that is renamed",
+            (
+                "ls -lt CHECKPOINT_FOLDER; python -m zipfile -t CHECKPOINT",
+                "rm ~/.cache/torch/hub/checkpoints/FILE  # a download that was cut",
+                "if rank == 0: torch.save(state, path + '.tmp'); os.replace(path + '.tmp', path)",
+            ),
+        ),
+    )
 
 
 _FIRST_BYTES: dict[str, str] = {
@@ -85,7 +113,7 @@ def first_byte(groups: Mapping[str, str]) -> str:
     key = groups.get("key") or _FIRST_CODES.get(groups.get("code", ""), "")
     if not key:
         return "the file is no checkpoint of this format, or its start is damaged"
-    return f"the file is no pickle: its first byte is {key!r} ({_FIRST_BYTES.get(key, 'another format, or damage')})"
+    return f"the file is no pickle: its first byte is '{key}' ({_FIRST_BYTES.get(key, 'another format, or damage')})"
 
 
 register(
@@ -126,6 +154,13 @@ register(
                 "header",
                 r"SafetensorError: Error while deserializing header: header too large",
                 source="safetensors 0.3 to 0.7",
+            ),
+            Signature(
+                "cloned a repository without having git-lfs installed",
+                "OSError: You seem to have cloned a repository without having git-lfs installed. Please install git-lfs "
+                "and run `git lfs install` followed by `git lfs pull` in the folder you cloned.",
+                "git-lfs is installed",
+                source="transformers 4.x and 5.x",
             ),
             Signature(
                 "HeaderTooLarge",
@@ -222,12 +257,6 @@ register(
                 source="torch 1.6 to 2.15",
             ),
             Signature(
-                "PytorchStreamReader failed locating file",
-                "RuntimeError: PytorchStreamReader failed locating file data.pkl: file not found",
-                "locating",
-                source="torch 1.6 to 2.15",
-            ),
-            Signature(
                 "storage has wrong",
                 "RuntimeError: storage has wrong size: expected 0 got 512",
                 "storage has room",
@@ -285,314 +314,24 @@ register(
                 unless=(r"spawn_main",),
                 source="python 3.8 to 3.14",
             ),
+            Signature(
+                "Unable to load weights from pytorch checkpoint file",
+                "OSError: Unable to load weights from pytorch checkpoint file for './out/pytorch_model.bin' at "
+                "'./out/pytorch_model.bin'. If you tried to load a PyTorch model from a TF 2.0 checkpoint, please set "
+                "from_tf=True.",
+                "weights loaded",
+                source="transformers 3.x and 4.x: whatever torch.load failed with, hardly ever a TF checkpoint",
+            ),
+            Signature(
+                "invalid hash value (expected",
+                'RuntimeError: invalid hash value (expected "11ad3fa6", got "e3b0c442")',
+                "hash value",
+                r"invalid hash value \(expected \"[^\"]*\", got \"[^\"]*\"\)",
+                source="torch 1.0 to 2.15, torch/hub.py: a download that was cut or replaced by a page",
+            ),
         ),
         judge=truncated,
         decide="python -m zipfile -t CHECKPOINT; ls -l CHECKPOINT",
-    ),
-    Cause(
-        "CKP206",
-        "checkpoint-write-failed",
-        "A checkpoint could not be written: the disk was full, or the storage failed.",
-        "The file is left without its index; a later load fails with 'failed finding central directory'.",
-        "the checkpoint could not be written ({what}): the disk is full or its storage failed, and the file is "
-        "left without its zip index",
-        Remediation(
-            "Free space, save to a temporary file and rename it, and keep the last good checkpoint",
-            ("df -h .; df -i .", "torch.save(state, path + '.tmp'); os.replace(path + '.tmp', path)"),
-        ),
-        (
-            Signature(
-                "PytorchStreamWriter failed writing",
-                "RuntimeError: [enforce fail at inline_container.cc:471] . PytorchStreamWriter failed writing file "
-                "data/807: file write failed",
-                "PytorchStreamWriter closed",
-                r"PytorchStreamWriter failed writing (?P<what>[^\n]*)",
-                source="torch 1.6 to 2.15",
-            ),
-            Signature(
-                "unexpected pos",
-                "RuntimeError: [enforce fail at inline_container.cc:325] . unexpected pos 1024 vs 918",
-                "unexpected pos tag",
-                r"(?P<what>unexpected pos \d+ vs \d+)",
-                source="torch 1.6 to 2.15",
-            ),
-        ),
-        explains=("CKP205", "FS206"),
-    ),
-    Cause(
-        "CKP231",
-        "checkpoint-folder-missing",
-        "The folder that the checkpoint is to be written to does not exist.",
-        "torch.save makes the file, not its folders.",
-        "the folder {path} does not exist, and torch.save makes no folders",
-        Remediation("Make it first", ("os.makedirs(os.path.dirname(path), exist_ok=True)", "mkdir -p {path}")),
-        (
-            Signature(
-                "Parent directory ",
-                "RuntimeError: Parent directory /runs/exp1 does not exist.",
-                "Parent directory /runs/exp1 is writable",
-                r"Parent directory (?P<path>\S+) does not exist",
-                source="torch 1.13 to 2.15, caffe2/serialize",
-            ),
-        ),
-    ),
-    Cause(
-        "CKP232",
-        "rng-state-on-another-device",
-        "A random state was restored on another device than the CPU, or as another type.",
-        "map_location moved the saved RNG state onto the GPU; set_rng_state wants a ByteTensor on the CPU.",
-        "the saved random state is not a ByteTensor on the CPU: map_location moved it with the rest of the checkpoint",
-        Remediation(
-            "Load the checkpoint to the CPU, or move the state back",
-            (
-                "torch.load(path, map_location='cpu')",
-                "torch.set_rng_state(state['rng'].cpu().byte())",
-            ),
-        ),
-        (
-            Signature(
-                "RNG state must be a torch.ByteTensor",
-                "TypeError: RNG state must be a torch.ByteTensor",
-                "RNG state saved",
-                source="torch 1.0 to 2.15",
-            ),
-        ),
-    ),
-    Cause(
-        "CKP233",
-        "no-checkpoint-in-folder",
-        "The folder or its pointer names no checkpoint.",
-        "Another folder, a save that never finished, or a name that changed (latest, .metadata).",
-        "no complete checkpoint is where it is looked for ({what})",
-        Remediation(
-            "List the folder; resume from an earlier complete save",
-            (
-                "ls -lt CHECKPOINT_FOLDER",
-                "du -sh CHECKPOINT_FOLDER/*",
-            ),
-        ),
-        (
-            Signature(
-                "found in directory",
-                "OSError: Error no file named pytorch_model.bin, model.safetensors, tf_model.h5, model.ckpt.index or flax_model.msgpack found in directory ./out.",
-                "no file found",
-                r"(?P<what>no file named [^\n]*?(?:found in directory \S+))",
-                source="transformers 4.x and 5.x",
-            ),
-            Signature(
-                "Unable to find latest file at",
-                "[WARNING] [engine.py:2749:load_checkpoint] Unable to find latest file at out/latest, if trying to load latest checkpoint please ensure this file exists",
-                "latest file",
-                r"(?P<what>Unable to find latest file at \S+)",
-                source="DeepSpeed 0.4 to 0.18",
-            ),
-            Signature(
-                ".metadata'",
-                "FileNotFoundError: [Errno 2] No such file or directory: 'ckpt/.metadata'",
-                "'ckpt/.metadata.json'",
-                r"No such file or directory: '(?P<what>[^']*/\.metadata)'",
-                source="torch 2.1 to 2.15, torch.distributed.checkpoint: the save did not finish",
-            ),
-            Signature(
-                "Unable to load weights from pytorch checkpoint file",
-                "OSError: Unable to load weights from pytorch checkpoint file for './out/pytorch_model.bin' at './out/pytorch_model.bin'.",
-                "weights loaded",
-                r"(?P<what>Unable to load weights from pytorch checkpoint file)",
-                source="transformers 4.x: cut short, or a Git LFS pointer",
-            ),
-        ),
-        explains=("FS208",),
-    ),
-    Cause(
-        "CKP234",
-        "checkpoint-of-newer-torch",
-        "The checkpoint was written by a newer torch than the one that reads it.",
-        "Rebuild functions are looked up by name in torch; an older one lacks those of a newer.",
-        "the checkpoint was written by a newer torch: this one has no {what}",
-        Remediation(
-            "Read it with the torch that wrote it, or a later one, and save a plain state_dict",
-            (
-                'python -c "import torch; print(torch.__version__)"',
-                "pip install -U torch",
-            ),
-        ),
-        (
-            Signature(
-                "on <module 'torch",
-                "AttributeError: Can't get attribute '_rebuild_tensor_v3' on <module 'torch._utils' from '/x/torch/_utils.py'>",
-                "Can't get attribute 'Foo' on <module 'models'",
-                r"Can't get attribute '(?P<what>\w+)' on <module 'torch[\w.]*'",
-                source="torch 1.0 to 2.15",
-            ),
-        ),
-        explains=("CKP210",),
-    ),
-    Cause(
-        "CKP235",
-        "torch-file-read-with-pickle",
-        "pickle.load was given a file that torch.save wrote.",
-        "torch.save keeps the tensors beside the pickle and refers to them by a persistent id, which only torch.load knows.",
-        "the file was written by torch.save, and pickle.load cannot read it",
-        Remediation("Read it with torch.load", ("torch.load(path, map_location='cpu')",)),
-        (
-            Signature(
-                "A load persistent id instruction was encountered",
-                "_pickle.UnpicklingError: A load persistent id instruction was encountered, but no persistent_load function was specified.",
-                "persistent id",
-                source="python 3.8 to 3.14, pickle",
-            ),
-        ),
-    ),
-    Cause(
-        "CKP207",
-        "checkpoint-of-absent-device",
-        "The checkpoint's tensors were saved on a GPU that is not here.",
-        "Storages remember their device; without map_location torch.load puts them back there.",
-        "the checkpoint was saved on {device}, which does not exist here: its storages remember the device",
-        Remediation("Load to the CPU and move the model afterwards", ("torch.load(path, map_location='cpu')",)),
-        (
-            Signature(
-                "Attempting to deserialize object on",
-                "RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is "
-                "2. Please use torch.load with map_location to map your storages to "
-                "an existing device.",
-                "deserialize object",
-                r"Attempting to deserialize object on (?:a )?(?P<device>CUDA device(?: \d+)?|MPS device|HPU "
-                r"device|\w+ device)",
-                source="torch 0.4 to 2.15, torch/serialization.py",
-            ),
-        ),
-        explains=("GPU212",),
-    ),
-    Cause(
-        "CKP208",
-        "weights-only-refused",
-        "torch.load refused an object: weights_only is the default since torch 2.6.",
-        "A checkpoint that holds more than tensors (NumPy scalars, argparse namespaces, configuration classes, "
-        "whole modules) needs its classes allowed.",
-        "torch.load refused {what}: weights_only=True is the default from torch 2.6 on, and the checkpoint holds "
-        "more than tensors",
-        Remediation(
-            "Allow the class, or, only for a file that you made or trust, load with weights_only=False; save "
-            "state_dicts from now on",
-            (
-                "torch.serialization.add_safe_globals([TheClass])",
-                "torch.load(path, weights_only=False)  # trusted files only",
-            ),
-        ),
-        (
-            Signature(
-                "Weights only load failed",
-                "_pickle.UnpicklingError: Weights only load failed. This file can still be loaded, to do so you "
-                "have two options",
-                "weights loaded",
-                r"Weights only load failed(?:(?:.*\n){1,12}?[^\n]*Unsupported global: GLOBAL (?P<what>[\w.]+))?",
-                source="torch 2.0 to 2.15, torch/serialization.py",
-            ),
-            Signature(
-                ("Unsupported global: GLOBAL", "Unsupported class "),
-                "WeightsUnpickler error: Unsupported global: GLOBAL numpy._core.multiarray.scalar was not an "
-                "allowed global by default.",
-                "global",
-                r"Unsupported (?:global: GLOBAL|class) (?P<what>[\w.]+)",
-                source="torch 2.0 to 2.15",
-            ),
-        ),
-        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("?", "an object")),
-        explains=("CKP205",),
-    ),
-    Cause(
-        "CKP210",
-        "class-of-checkpoint-missing",
-        "A whole model was pickled, and its class or module is not there.",
-        "torch.save(model) stores the class by its path; a moved or renamed module breaks it.",
-        "the checkpoint holds a pickled object whose class {what} cannot be found: the whole model was saved, and "
-        "its code moved",
-        Remediation(
-            "Save state_dicts; to read this file once, put the class back under its old path",
-            ("torch.save(model.state_dict(), path)", "sys.modules['old.module'] = new_module"),
-        ),
-        (
-            Signature(
-                "Can't get attribute '",
-                "AttributeError: Can't get attribute 'Foo' on <module 'models.old' from '/app/models/old.py'>",
-                "AttributeError: Can't get attribute 'Foo' on <module '__main__' (built-in)>",
-                r"Can't get attribute '(?P<what>[^']+)' on <module '(?!__m)",
-                source="python 3.8 to 3.14",
-            ),
-            Signature(
-                "find_class",
-                '  File "torch/serialization.py", line 2222, in find_class\n    return super().find_class(mod_name, '
-                "name)\nModuleNotFoundError: No module named 'oldproject'",
-                "ModuleNotFoundError: No module named 'oldproject'",
-                r"\bfind_class\b[^\n]*\n(?:.*\n){0,4}?ModuleNotFoundError: No module named "
-                r"'(?P<what>(?!numpy\._core)[\w.]+)'",
-                source="torch 1.0 to 2.15, torch/serialization.py",
-            ),
-            Signature(
-                "No module named 'numpy._core",
-                "ModuleNotFoundError: No module named 'numpy._core'",
-                "No module named 'numpy'",
-                r"No module named '(?P<what>numpy\._core[\w.]*)'",
-                source="a file saved with NumPy 2, read with NumPy 1",
-            ),
-        ),
-        judge=lambda seen, verdict: (
-            with_message(
-                verdict,
-                "the file was saved with NumPy 2 and is read with NumPy 1, which has no numpy._core",
-                Remediation("Install NumPy 2, or save plain tensors", ("pip install 'numpy>=2'",)),
-            )
-            if "numpy._core" in seen.groups.get("what", "")
-            else verdict
-        ),
-        explains=("PKG206",),
-    ),
-    Cause(
-        "CKP213",
-        "checkpoint-of-another-layout",
-        "The checkpoint is not laid out as the code expects.",
-        "A state_dict has the weights at the top; a training checkpoint is a dict of several; a whole model is an "
-        "object.",
-        "the checkpoint has another layout than the code expects ({what})",
-        Remediation(
-            "Look at what is in it, and take the part that holds the weights",
-            ("state = checkpoint.get('state_dict', checkpoint)",),
-        ),
-        (
-            Signature(
-                "KeyError: '",
-                "    model.load_state_dict(ckpt[\"state_dict\"])\nKeyError: 'state_dict'",
-                "KeyError: 'name'",
-                r"^(?P<what>KeyError: '(?:state_dict|model|model_state_dict|model_state|optimizer"
-                r"|optimizer_state_dict|epoch|ema|net)')$",
-                source="python 3.8 to 3.14",
-            ),
-            Signature(
-                "object has no attribute",
-                "AttributeError: 'collections.OrderedDict' object has no attribute 'eval'",
-                "AttributeError: 'Net' object has no attribute 'x'",
-                r"(?P<what>'(?:collections\.)?(?:OrderedDict|dict)' object has no attribute "
-                r"'(?:eval|to|cuda|state_dict|forward|parameters|train)')",
-                source="python 3.8 to 3.14: a state_dict used as a model",
-            ),
-            Signature(
-                "Missing key in checkpoint state_dict",
-                "RuntimeError: Missing key in checkpoint state_dict: model.wte.weight.",
-                "Missing key(s) in state_dict",
-                r"(?P<what>Missing key in checkpoint state_dict: [\w.]+)",
-                source="torch 2.1 to 2.15, torch.distributed.checkpoint",
-            ),
-            Signature(
-                "Some tensors share memory",
-                "RuntimeError: Some tensors share memory, this will lead to duplicate memory on disk and potential "
-                "differences when loading them "
-                "again",
-                "tensors share memory",
-                r"(?P<what>Some tensors share memory)",
-                source="safetensors 0.3 to 0.7: tied weights, use save_model",
-            ),
-        ),
     ),
     Cause(
         "CKP212",
@@ -614,5 +353,139 @@ register(
             ),
         ),
         explains=("CKP205",),
+    ),
+    Cause(
+        "CKP234",
+        "checkpoint-of-newer-torch",
+        "The checkpoint was written by a newer torch than the one that reads it.",
+        "Rebuild functions are looked up by name in torch; an older one lacks those of a newer.",
+        "the checkpoint was written by a newer torch: this one does not know {what}",
+        Remediation(
+            "Read it with the torch that wrote it, or a later one, and save a plain state_dict",
+            (
+                'python -c "import torch; print(torch.__version__)"',
+                "pip install -U torch",
+            ),
+        ),
+        (
+            Signature(
+                "on <module 'torch",
+                "AttributeError: Can't get attribute '_rebuild_tensor_v3' on <module 'torch._utils' from '/x/torch/_utils.py'>",
+                "Can't get attribute 'Foo' on <module 'models'",
+                r"Can't get attribute '(?P<what>\w+)' on <module 'torch[\w.]*'",
+                source="torch 1.0 to 2.15",
+            ),
+            Signature(
+                "maximum supported version for reading is",
+                "RuntimeError: Attempted to read a PyTorch file with version 10, but the maximum supported version for reading "
+                "is 6. Your PyTorch installation may be too old.",
+                "maximum supported version is 6",
+                r"Attempted to read a PyTorch file with (?P<what>version \d+), but the maximum supported version for reading is \d+",
+                source="torch 1.6 to 2.15, caffe2/serialize/inline_container.cc",
+            ),
+        ),
+        explains=("CKP210",),
+    ),
+    Cause(
+        "CKP235",
+        "torch-file-read-with-pickle",
+        "pickle.load was given a file that torch.save wrote.",
+        "torch.save keeps the tensors beside the pickle and refers to them by a persistent id, which only torch.load knows.",
+        "the file was written by torch.save, and pickle.load cannot read it",
+        Remediation("Read it with torch.load", ("torch.load(path, map_location='cpu')",)),
+        (
+            Signature(
+                "A load persistent id instruction was encountered",
+                "_pickle.UnpicklingError: A load persistent id instruction was encountered, but no persistent_load function was specified.",
+                "persistent id",
+                source="python 3.8 to 3.14, pickle",
+            ),
+        ),
+    ),
+    Cause(
+        "CKP245",
+        "legacy-file-not-mappable",
+        "mmap=True was asked for a checkpoint in the old format.",
+        "Only the zip format of torch 1.6 and later can be mapped.",
+        "the checkpoint is in the format before torch 1.6 and cannot be mapped (mmap=True)",
+        Remediation(
+            "Load it without mmap once, and save it anew",
+            ("state = torch.load(path, map_location='cpu'); torch.save(state, path + '.new')",),
+        ),
+        (
+            Signature(
+                "mmap can only be used with files saved with",
+                "RuntimeError: mmap can only be used with files saved with `torch.save(/x/a.pt, "
+                "_use_new_zipfile_serialization=True), please torch.save your checkpoint with this option in order to use mmap.",
+                "mmap can be used",
+                source="torch 2.1 to 2.15",
+            ),
+        ),
+    ),
+    Cause(
+        "CKP246",
+        "pickle-of-python-2",
+        "The checkpoint was pickled by Python 2.",
+        "Its byte strings are not ASCII; Python 3 decodes them as ASCII by default.",
+        "the file was pickled by Python 2: its byte strings do not decode as ASCII",
+        Remediation(
+            "Name the encoding, and save it anew",
+            (
+                "torch.load(path, encoding='latin1', weights_only=False)  # trusted files only",
+                "pickle.load(f, encoding='latin1')",
+            ),
+        ),
+        (
+            Signature(
+                "'ascii' codec can't decode byte",
+                "  File \"/x/torch/serialization.py\", line 1246, in _legacy_load\nUnicodeDecodeError: 'ascii' codec can't "
+                "decode byte 0x8b in position 6: ordinal not in range(128)",
+                "UnicodeDecodeError: 'ascii' codec can't decode byte 0xe2 in position 6: ordinal not in range(128)",
+                r"(?:torch/serialization\.py|pickle\.loads?\()[^\n]*\n(?:.*\n){0,6}?UnicodeDecodeError: 'ascii' codec can't decode byte",
+                source="torch 0.4 to 2.15, pickle",
+            ),
+        ),
+    ),
+    Cause(
+        "CKP254",
+        "hub-archive-with-folder",
+        "torch.hub was given a zip that holds more than one file.",
+        "load_state_dict_from_url unpacks a legacy zip with a single file only; check_hash and file_name matter, too.",
+        "torch.hub took the download for a legacy zip and found more than one file in it",
+        Remediation(
+            "Download it by hand, unpack it, and load the file that holds the weights",
+            ("curl -LO URL; unzip -l FILE", "torch.load('weights.pth', map_location='cpu')"),
+        ),
+        (
+            Signature(
+                "Only one file(not dir) is allowed in the zipfile",
+                "RuntimeError: Only one file(not dir) is allowed in the zipfile",
+                "one file is allowed",
+                source="torch 1.1 to 2.15, torch/hub.py",
+            ),
+        ),
+    ),
+    Cause(
+        "CKP255",
+        "load-of-no-file",
+        "torch.load was given something that is no file.",
+        "A dict that was loaded already, a response of requests, or a file that cannot seek (a pipe, a zip member).",
+        "torch.load was given a {what}, not a path or a file that can seek",
+        Remediation(
+            "Give it a path, or read the bytes into a buffer; what is loaded already needs no torch.load",
+            (
+                "torch.load(io.BytesIO(response.content), map_location='cpu')",
+                "torch.load('path/to/file.pt', map_location='cpu')",
+            ),
+        ),
+        (
+            Signature(
+                "You can only torch.load from a file that is seekable",
+                "AttributeError: 'dict' object has no attribute 'seek'. You can only torch.load from a file that is seekable.",
+                "the file is seekable",
+                r"'(?P<what>\w+)' object has no attribute '\w+'\. You can only torch\.load from a file that is seekable",
+                source="torch 1.0 to 2.15",
+            ),
+        ),
     ),
 )

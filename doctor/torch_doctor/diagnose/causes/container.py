@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import DEGRADED, VAGUE, Cause, Signature, register
+from torch_doctor.diagnose.cause import DEGRADED, VAGUE, Cause, Signature, register, with_message
 from torch_doctor.model import Remediation
 
 register(
@@ -45,10 +45,10 @@ register(
         ),
         (
             Signature(
-                ("\\r", "^M"),
+                ("\\r", "^M", "contains DOS line breaks"),
                 "/usr/bin/env: 'bash\\r': No such file or directory",
                 "/usr/bin/env: 'bash': No such file or directory",
-                r"(?:/usr/bin/env: ['‘]\w+\\r['’]|(?:bad interpreter: )?/\S+\^M|\$'\\r': command not found"
+                r"(?:Batch script contains DOS line breaks|/usr/bin/env: ['‘]\w+\\r['’]|(?:bad interpreter: )?/\S+\^M|\$'\\r': command not found"
                 r"|exec: \"?/\S+\\r)",
                 source="coreutils, bash, runc",
             ),
@@ -74,7 +74,7 @@ register(
                 "permission denied",
                 'runc create failed: unable to start container process: exec: "/app/run.sh": permission denied: unknown.',
                 "dial unix /var/run/docker.sock: connect: permission denied",
-                r"exec:? \"(?P<path>[^\"]+)\": (?:stat [^:\n]+: )?permission denied",
+                r"exec:? \"?(?P<path>[^\"\s:]+)\"?: (?:stat [^:\n]+: )?permission denied",
                 source="runc 1.0 to 1.3, Docker 17 to 29",
             ),
         ),
@@ -138,6 +138,20 @@ register(
         ),
         (
             Signature(
+                "o such container: ",
+                "Error response from daemon: No such container: train",
+                "No such file: train",
+                r"[Nn]o such container: (?P<name>\S+)",
+                source="Docker 1.10 to 29",
+            ),
+            Signature(
+                "is restarting, wait until",
+                "Error response from daemon: container 4f5a is restarting, wait until the container is running",
+                "the worker is restarting",
+                r"[Cc]ontainer (?P<name>\S+) is restarting, wait until",
+                source="Docker 1.10 to 29",
+            ),
+            Signature(
                 "is not running",
                 "Error response from daemon: Container 4f5a is not running",
                 "the container is running",
@@ -146,6 +160,14 @@ register(
             ),
         ),
         kind=VAGUE,
+        judge=lambda seen, verdict: with_message(
+            verdict,
+            f"there is no container {seen.groups['name']}: another name, another Docker context, or it was removed (--rm)"
+            if "uch container" in seen.log.lines[seen.index].text
+            else f"the container {seen.groups['name']} ends and is restarted again and again: its own log has the cause"
+            if "restarting" in seen.log.lines[seen.index].text
+            else verdict.message,
+        ),
     ),
     Cause(
         "SES256",

@@ -1,364 +1,60 @@
-"""Disks, permissions, users without a name, temporary folders, open files."""
+"""Files that are not there or cannot be read: storage, limits, names."""
 
 from __future__ import annotations
 
 import re
 
 from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
-from torch_doctor.model import Remediation, mib
+from torch_doctor.model import Remediation
 
 
-def permission(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """The path says whose file it is: a cache under / or /root is a HOME that is not this user's."""
-    path = seen.groups.get("path", "")
-    if path.startswith(("/.", "/root/", "/nonexistent", "/home/")) and re.search(r"^/\.|/\.\w+|nonexistent", path):
+def open_files(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """23 is the table of the whole system, 24 that of the process."""
+    if not re.search(r"Errno 23\]", seen.log.lines[seen.index].text):
+        return verdict
+    return with_message(
+        verdict,
+        "the table of open files of the whole system is full (errno 23, fs.file-max), not the limit of this process",
+        Remediation(
+            "Raise fs.file-max on the host, and find who holds the files",
+            (
+                "sudo sysctl -w fs.file-max=4194304",
+                "cat /proc/sys/fs/file-nr",
+                "lsof -n | awk '{print $2, $1}' | sort | uniq -c | sort -n | tail",
+            ),
+        ),
+    )
+
+
+def storage(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A stale handle is NFS's: the file was replaced under the reader, and the disk is well."""
+    if "Transport endpoint" in verdict.message:
         return with_message(
             verdict,
-            f"permission denied on {path}: a cache under a home folder that this uid does not own (HOME is / or "
-            "another user's, or an "
-            "earlier container made it as root)",
+            "a FUSE mount (gcsfuse, s3fs, rclone, sshfs) is gone: its program ended, and the mount point stayed behind",
             Remediation(
-                "Give the uid a home of its own, or name writable caches (HF_HOME, TORCH_HOME, XDG_CACHE_HOME, "
-                "MPLCONFIGDIR); run the "
-                "container with the owner's uid",
+                "Unmount it and mount it anew; look why its program ended (out of memory, credentials); stage data to a local disk",
                 (
-                    "docker run --user $(id -u):$(id -g) -e HOME=/workspace ...",
-                    "export HF_HOME=/workspace/.cache/hf XDG_CACHE_HOME=/workspace/.cache",
-                    "ls -ldn FOLDER; id",
+                    "fusermount -uz MOUNT; gcsfuse BUCKET MOUNT",
+                    "findmnt -T PATH; dmesg -T | grep -i -E 'oom|killed process'",
                 ),
             ),
-            path=path,
         )
-    return with_message(verdict, verdict.message, None, path=path)
-
-
-def disk(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """/dev/shm has a signature of its own; a quota is not a full disk."""
-    text = seen.log.lines[seen.index].text
-    if (
-        "/dev/shm" in text
-        or "shared memory" in text
-        or "torch_" in text
-        or "SemLock" in (seen.near(r"SemLock", 6, 0) or [""])[0]
-    ):
-        return None
-    free = seen.machine.number("disk.free_bytes", "fs.free_bytes")
-    extra = f" ({mib(free)} free there now)" if free is not None else ""
-    return with_message(verdict, verdict.message.replace("?", "the disk") + extra)
+    if "Stale" not in verdict.message:
+        return verdict
+    return with_message(
+        verdict,
+        "a file on NFS went stale (ESTALE): it was deleted or replaced on the server, or the export was remounted, "
+        "while this machine had it open",
+        Remediation(
+            "Do not replace files that a run reads (write new names, then switch); remount if it stays, or copy the "
+            "data to a local disk",
+            ("findmnt -T FILE", "sudo umount -l MOUNT && sudo mount MOUNT", "rsync -a /nfs/data/ /local/data/"),
+        ),
+    )
 
 
 register(
-    Cause(
-        "FS201",
-        "uid-without-a-name",
-        "The container's user has no entry in /etc/passwd, and torch asked for its name.",
-        "inductor names its cache folder after getpass.getuser(). With --user N and no passwd entry and no USER "
-        "there is no name; Python 3.13 says it in other "
-        "words. The mount is fine.",
-        "the uid[[ {uid}]] has no name: there is no passwd entry for it and no USER in the environment, and torch "
-        "asked "
-        "for the user's name for its cache folder",
-        Remediation(
-            "Set USER, or TORCHINDUCTOR_CACHE_DIR, or add a passwd entry in the entrypoint",
-            (
-                "docker run -e USER=trainer -e TORCHINDUCTOR_CACHE_DIR=/tmp/inductor --user 1000 ...",
-                'echo "trainer:x:$(id -u):$(id -g)::/tmp:/bin/bash" >> /etc/passwd',
-            ),
-        ),
-        (
-            Signature(
-                "getpwuid(): uid not found",
-                "KeyError: 'getpwuid(): uid not found: 1000'",
-                "KeyError: 'getpwnam(): name not found: bob'",
-                r"getpwuid\(\): uid not found: (?P<uid>\d+)",
-                source="python 3.8 to 3.12, pwd",
-            ),
-            Signature(
-                "No username set in the environment",
-                "OSError: No username set in the environment",
-                "username set",
-                source="python 3.13 and 3.14, getpass",
-            ),
-        ),
-        explains=("CMP2", "FS2"),
-    ),
-    Cause(
-        "FS202",
-        "permission-denied-on-mount",
-        "A path is owned by another uid than the one the process runs as.",
-        "A bind mount hides the image's own ownership: the folder belongs to the host's user. Or an earlier "
-        "container ran as root, and its outputs belong to root.",
-        "permission denied on {path}: it is owned by another uid, because a bind mount hides the image's ownership "
-        "or an earlier container made it as root",
-        Remediation(
-            "Run the container with the owner's uid and gid (--user, a user: mapping, or userns), or chown the "
-            "folder once",
-            (
-                "docker run --user $(id -u):$(id -g) ...",
-                "sudo chown -R $(id -u):$(id -g) FOLDER",
-                "ls -ldn FOLDER; id",
-            ),
-        ),
-        (
-            Signature(
-                "[Errno 13] Permission denied",
-                "PermissionError: [Errno 13] Permission denied: 'logs'",
-                "PermissionError: [Errno 13] Permission denied: '/tmp/triton/d645.lock'",
-                r"\[Errno 13\] Permission denied(?:: "
-                r"b?'(?P<path>(?![^'\n]*(?:/tmp/|\.triton|triton|torchinductor|ptxas|/dev/nvidia))[^'\n]*)')",
-                source="python 3.8 to 3.14",
-            ),
-            Signature(
-                ": Permission denied",
-                "tee: train.log: Permission denied",
-                "ssh: Permission denied (publickey)",
-                r"^(?:bash|sh|tee|mkdir|touch|cp|mv|rm|/\S+\.sh|[\w./-]+\.sh)[^\n]*?: (?:line \d+: |cannot \w+ "
-                r"(?:directory|regular file|file)? ?['‘])?(?P<path>[^\s:'’]+)['’]?: Permission denied",
-                source="coreutils, bash",
-            ),
-            Signature(
-                "unable to open file",
-                "PermissionError: [Errno 13] Unable to synchronously open file (unable to open file: name = "
-                "'/data/x.h5', errno = 13, error message = 'Permission denied')",
-                "Unable to open file (unable to lock file, errno = 11)",
-                r"Unable to (?:synchronously )?(?:open|create) file \(unable to open file: name = "
-                r"'(?P<path>[^']+)', errno = 13",
-                source="h5py 2.10 to 3.16",
-            ),
-            Signature(
-                "cannot be opened",
-                "RuntimeError: File ckpt/last.pt cannot be opened: Permission denied",
-                "cannot be opened",
-                r"File (?P<path>\S+) cannot be opened(?:: Permission denied)?",
-                also=(r"Permission denied",),
-                source="torch 1.6 to 2.15, inline_container",
-            ),
-            Signature(
-                "PermissionDeniedError",
-                "tensorflow.python.framework.errors_impl.PermissionDeniedError: /logs/run1; Permission denied",
-                "PermissionDeniedError",
-                r"PermissionDeniedError: (?P<path>/\S+?); Permission denied",
-                source="TensorFlow 2.x",
-            ),
-            Signature(
-                "cannot open directory",
-                "ls: cannot open directory '/data': Permission denied",
-                "cannot open the file",
-                r"cannot open directory ['‘]?(?P<path>/[^'’\n]*?)['’]?: Permission denied",
-                source="coreutils: also SELinux without :z",
-            ),
-        ),
-        judge=permission,
-        decide="ls -ldn PATH; id",
-    ),
-    Cause(
-        "FS211",
-        "operation-not-permitted",
-        "The kernel does not permit an operation: a capability is missing, or the file system refuses.",
-        "chown and mount need capabilities that containers drop; NFS with root_squash makes root nobody.",
-        "{path}: operation not permitted: the container has dropped the capability, or the file system (NFS with "
-        "root_squash) refuses it to root",
-        Remediation(
-            "Do it outside the container, or run with the owner's uid; add the one capability that is needed",
-            ("docker run --user $(id -u):$(id -g) ...", "docker run --cap-add CHOWN ..."),
-        ),
-        (
-            Signature(
-                "[Errno 1] Operation not permitted",
-                "PermissionError: [Errno 1] Operation not permitted: '/data/out'",
-                "Operation not permitted for guests",
-                r"\[Errno 1\] Operation not permitted: '(?P<path>[^'\n]*)'",
-                source="python 3.8 to 3.14",
-            ),
-            Signature(
-                "changing ownership of",
-                "chown: changing ownership of '/workspace/out': Operation not permitted",
-                "changing ownership",
-                r"changing ownership of ['‘](?P<path>[^'’]*)['’]: Operation not permitted",
-                source="coreutils",
-            ),
-        ),
-    ),
-    Cause(
-        "FS203",
-        "cache-owned-by-another-user",
-        "A cache in /tmp belongs to the user who came first.",
-        "Triton's, inductor's or Hugging Face's cache in a shared /tmp is owned by one user; the next one cannot "
-        "write its locks.",
-        "the shared cache at {path} belongs to another user, who made it first",
-        Remediation(
-            "Give each user a cache folder of their own",
-            (
-                "export TRITON_CACHE_DIR=/tmp/triton-$UID TORCHINDUCTOR_CACHE_DIR=/tmp/inductor-$UID",
-                "export HF_HOME=/tmp/hf-$UID",
-            ),
-        ),
-        (
-            Signature(
-                "Permission denied",
-                "PermissionError: [Errno 13] Permission denied: '/tmp/triton/d645ef562cfc8f31ab6c7b88eccac0f6.lock'",
-                "PermissionError: [Errno 13] Permission denied: 'logs'",
-                r"\[Errno 13\] Permission denied: "
-                r"'(?P<path>(?:/tmp/|/var/tmp/|[^'\n]*(?:\.triton|triton|torchinductor"
-                r"|inductor_cache))(?![^'\n]*ptxas)[^'\n]*)'",
-                source="triton 2.x and 3.x, torch 2.0 to 2.15",
-            ),
-        ),
-        decide="ls -ldn PATH; id",
-    ),
-    Cause(
-        "FS204",
-        "read-only-file-system",
-        "A path on a read-only file system was to be written.",
-        "readOnlyRootFilesystem or docker --read-only, a HOME that does not exist, or a disk that the kernel "
-        "remounted read-only after an error.",
-        "{path} is on a read-only file system: a cache or output defaults to a place under the root file system or "
-        "a HOME that does not exist",
-        Remediation(
-            "Put caches and outputs on a writable mount (HF_HOME, HF_HUB_CACHE, TORCH_HOME, MPLCONFIGDIR, "
-            "XDG_CACHE_HOME, HOME), or mount a tmpfs there",
-            (
-                "docker run -e HOME=/workspace -e HF_HUB_CACHE=/workspace/.cache/hf ...",
-                "docker run --read-only --tmpfs /tmp:exec -v cache:/cache -e XDG_CACHE_HOME=/cache ...",
-                "findmnt -T PATH -o OPTIONS; dmesg | grep -i remount",
-            ),
-        ),
-        (
-            Signature(
-                "Read-only file system",
-                "OSError: [Errno 30] Read-only file system: '/nonexistent'",
-                "read-only file",
-                r"\[Errno 30\] Read-only file system(?:: '(?P<path>[^'\n]*)')?|(?:^|: )(?:cannot \w+ "
-                r"[^\n]*['‘])?(?P<where>/[^\s:'’]+)['’]?: Read-only file system",
-                unless=(r"tmux",),
-                source="python 3.8 to 3.14, coreutils",
-            ),
-            Signature(
-                "errno = 30",
-                "OSError: Unable to create file (unable to open file: name = '/x.h5', errno = 30, error message = "
-                "'Read-only file system')",
-                "errno = 3",
-                r"name = '(?P<path>[^']+)', errno = 30",
-                source="h5py",
-            ),
-        ),
-        judge=lambda seen, verdict: with_message(
-            verdict, verdict.message.replace("?", seen.groups.get("where", "a path"))
-        ),
-        explains=("CMP2", "FS202"),
-    ),
-    Cause(
-        "FS232",
-        "numba-cache-not-writable",
-        "Numba can write its cache neither beside the code nor in HOME.",
-        "librosa, pynndescent and UMAP ask for a cache when they are imported; the packages belong to root, and HOME is not there.",
-        "Numba found no place for its cache: the installed package is not writable, and HOME is missing",
-        Remediation(
-            "Name a writable cache folder",
-            (
-                "export NUMBA_CACHE_DIR=/tmp/numba",
-                "docker run -e NUMBA_CACHE_DIR=/tmp/numba -e HOME=/workspace ...",
-            ),
-        ),
-        (
-            Signature(
-                "no locator available for file",
-                "RuntimeError: cannot cache function '__o_fold': no locator available for file '/usr/local/lib/python3.8/site-packages/librosa/util/utils.py'",
-                "no locator",
-                source="Numba 0.40 to 0.62",
-            ),
-        ),
-    ),
-    Cause(
-        "FS205",
-        "no-usable-temporary-folder",
-        "No temporary folder can be written to.",
-        "Python tries /tmp, /var/tmp, /usr/tmp and the working directory. With a read-only root and no tmpfs none "
-        "is writable; when all are full the text is the "
-        "same. It reads like a missing path.",
-        "none of the temporary folders ({folders}) can be written: a read-only root without a tmpfs on /tmp, or "
-        "all of them full",
-        Remediation(
-            "Mount a tmpfs on /tmp, or name a writable folder in TMPDIR",
-            (
-                "docker run --read-only --tmpfs /tmp:exec,size=2g ...",
-                "export TMPDIR=/workspace/tmp",
-                "df -h /tmp /var/tmp .",
-            ),
-        ),
-        (
-            Signature(
-                "No usable temporary directory found in",
-                "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/var/tmp', "
-                "'/usr/tmp', '/opt/eos']",
-                "FileNotFoundError: [Errno 2] No such file or directory: '/tmp/x'",
-                r"No usable temporary directory found in \[(?P<folders>[^\]]*)\]",
-                source="python 3.8 to 3.14, tempfile",
-            ),
-        ),
-        explains=("FS2", "CMP2"),
-        decide="df -h /tmp; touch /tmp/x; findmnt -T /tmp -o OPTIONS",
-    ),
-    Cause(
-        "FS206",
-        "disk-full",
-        "The disk is full.",
-        "A write failed for lack of space (or inodes, or quota); what it was writing is cut short.",
-        "{path} is full: a write failed for lack of space",
-        Remediation(
-            "Free space or write elsewhere; look at inodes, too; write to a temporary file and rename "
-            "it, so that the last good file stays",
-            ("df -h .; df -i .", "du -xh --max-depth=2 . | sort -h | tail", "docker system df"),
-        ),
-        (
-            Signature(
-                "No space left on device",
-                "OSError: [Errno 28] No space left on device: 'runs/events.out'",
-                "RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2_0>: No space left on "
-                "device (28)",
-                r"^(?![^\n]*(?:/dev/shm|shared memory|/torch_\d|\bnccl|NCCL|SemLock|\bshm\b))[^\n]*No space left "
-                r"on device(?:: '(?P<path>[^'\n]*)')?",
-                source="python 3.8 to 3.14, coreutils",
-            ),
-            Signature(
-                "database or disk is full",
-                "sqlite3.OperationalError: database or disk is full",
-                "disk",
-                source="SQLite",
-            ),
-            Signature(
-                "Not enough free space to write",
-                "OSError: Not enough free space to write 24000000 bytes after offset 128",
-                "Not enough free space",
-                r"Not enough free space to write \d+ bytes",
-                source="NumPy 1.23 to 2.4, ndarray.tofile",
-            ),
-        ),
-        judge=disk,
-        explains=("CKP2", "SES20", "SES21", "SES22"),
-    ),
-    Cause(
-        "FS231",
-        "disk-quota-exceeded",
-        "The user's quota is used up; the disk itself has space.",
-        "df shows free space, since the quota counts one user's, group's or project's files (or their number).",
-        "the quota on[[ {path}]] this file system is used up: df may show free space",
-        Remediation(
-            "Remove files or write to another file system; ask for a larger quota",
-            ("quota -s", "lfs quota -h -u $USER PATH", "du -xh --max-depth=2 ~ | sort -h | tail"),
-        ),
-        (
-            Signature(
-                "Disk quota exceeded",
-                "OSError: [Errno 122] Disk quota exceeded: 'ckpt/1.pt'",
-                "quota",
-                r"Disk quota exceeded(?:: '(?P<path>[^'\n]*)')?",
-                source="python 3.8 to 3.14",
-            ),
-        ),
-        explains=("CKP2", "SES2", "FS206"),
-        decide="quota -s",
-    ),
     Cause(
         "FS207",
         "too-many-open-files",
@@ -384,6 +80,7 @@ register(
                 source="python 3.8 to 3.14",
             ),
         ),
+        judge=open_files,
         explains=("WRK2",),
     ),
     Cause(
@@ -425,8 +122,15 @@ register(
                 "Error: ",
                 "lmdb.Error: /data/train.lmdb: No such file or directory",
                 "lmdb.Error: /data/train.lmdb: Permission denied",
-                r"^lmdb\.Error: (?P<path>/[^\n]+?): No such file or directory|^FileNotFoundError: (?P<p>/\S+) does not exist$",
-                source="lmdb 0.9x to 1.7, zarr 3",
+                r"^lmdb\.Error: (?P<path>\S[^\n]*?): No such file or directory",
+                source="lmdb 0.9x to 1.7",
+            ),
+            Signature(
+                "does not exist",
+                "FileNotFoundError: /data/train.zarr does not exist",
+                "FileNotFoundError: key 'a' does not exist",
+                r"^FileNotFoundError: (?:Unable to find group: )?(?:file://)?(?P<path>[./~]\S*) does not exist$",
+                source="zarr 2 and 3, datasets",
             ),
         ),
         kind=VAGUE,
@@ -457,6 +161,13 @@ register(
                 source="NFS",
             ),
             Signature(
+                "Remote I/O error",
+                "OSError: [Errno 121] Remote I/O error: '/mnt/nfs/ckpt/step100.pt'",
+                "a remote I/O error was logged",
+                r"\[Errno 121\] (?P<what>Remote I/O error)",
+                source="NFS, Lustre",
+            ),
+            Signature(
                 "Transport endpoint is not connected",
                 "OSError: [Errno 107] Transport endpoint is not connected: '/mnt/gcs'",
                 "endpoint",
@@ -471,24 +182,25 @@ register(
                 source="h5py 2.8 to 3.16, HDF5 1.10 to 2.0",
             ),
         ),
+        judge=storage,
     ),
     Cause(
-        "FS210",
-        "repository-of-another-owner",
-        "git refuses a repository that belongs to another uid.",
-        "A bind mount belongs to the host's user; git in the container runs as another one.",
-        "git refuses {path}: the bind mount belongs to another uid than the one that runs in the container",
+        "FS234",
+        "file-name-too-long",
+        "A file name is longer than the file system allows.",
+        "A name may have 255 bytes (143 on eCryptfs), a path 4096; run names made of all hyper-parameters pass that.",
+        "a file name is too long (at most 255 bytes per name, 4096 per path)[[: {path}]]",
         Remediation(
-            "Run with the owner's uid, or name the folder as safe",
-            ("docker run --user $(id -u):$(id -g) ...", "git config --global --add safe.directory /workspace"),
+            "Shorten the run's name: a hash or number in the name, the parameters in a file beside it",
+            ("getconf NAME_MAX .", "name = hashlib.sha1(repr(cfg).encode()).hexdigest()[:12]"),
         ),
         (
             Signature(
-                "detected dubious ownership in repository at",
-                "fatal: detected dubious ownership in repository at '/workspace'",
-                "fatal: not a git repository",
-                r"detected dubious ownership in repository at '(?P<path>[^']*)'",
-                source="git 2.35 to 2.52",
+                "File name too long",
+                "OSError: [Errno 36] File name too long: '/runs/lr=0.0003_bs=64_model=vit'",
+                "file name is long",
+                r"File name too long(?:: '(?P<path>[^'\n]{0,80})[^'\n]*')?",
+                source="python 3.8 to 3.14, coreutils",
             ),
         ),
     ),

@@ -300,10 +300,10 @@ register(
             ),
             Signature(
                 "Could not run '",
-                "NotImplementedError: Could not run 'torchvision::nms' with arguments from the 'CUDA' backend.",
+                "NotImplementedError: Could not run 'aten::empty.memory_format' with arguments from the 'CUDA' backend.",
                 "Could not run the script",
                 r"Could not run '(?P<op>[\w:.]+)' with arguments from the 'CUDA' backend",
-                source="torch 1.5 to 2.15 with a CPU torchvision",
+                source="torch 1.5 to 2.15, a CPU build",
             ),
         ),
     ),

@@ -2,9 +2,57 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import Cause, Signature, register
+from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.diagnose.words import WORKER
 from torch_doctor.model import Remediation
+
+
+def lmdb_file(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A full map is the writer's setting, not damage."""
+    text = seen.groups.get("text", "").strip()
+    if "MDB_MAP_FULL" not in text:
+        return with_message(
+            verdict,
+            verdict.message,
+            Remediation(
+                "Compare its size and first bytes with the source and copy it again (a Git LFS pointer or a page in its place "
+                "gives the same); open with the subdir= that it was written with",
+                (
+                    "ls -ls PATH; head -c 100 PATH/data.mdb",
+                    "lmdb.open(path, subdir=os.path.isdir(path), readonly=True, lock=False)",
+                ),
+            ),
+        )
+    return with_message(
+        verdict,
+        "the LMDB map is full: map_size, which the writer gave, is smaller than the data",
+        Remediation(
+            "Open it with a larger map_size (it is address space, not RAM; the file grows as needed), and write on",
+            ("lmdb.open(path, map_size=1 << 40)", "env.set_mapsize(1 << 40)  # between transactions", "df -h PATH"),
+        ),
+    )
+
+
+def sqlite(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Without a word of workers the file may be damaged, or the file system fails."""
+    if seen.has(WORKER):
+        return verdict
+    text = (seen.find(r"database disk image is malformed|locking protocol|disk I/O error") or ["an error"])[0]
+    return with_message(
+        verdict,
+        f"SQLite failed ({text}): a connection that was made before a fork is used by several processes; where there is only "
+        "one, the file lies on NFS or a full disk, or is damaged (copied while it was written, its writer killed)",
+        Remediation(
+            "Check it in a single process; if it says ok, reconnect in each process, else copy or recover it; keep it on a "
+            "local disk",
+            (
+                "sqlite3 FILE 'PRAGMA integrity_check'",
+                "sqlite3 FILE .recover | sqlite3 NEW",
+                "stat -f -c %T FILE; df -h FILE",
+            ),
+        ),
+    )
+
 
 register(
     Cause(
@@ -52,6 +100,7 @@ register(
                 source="SQLite 3.x",
             ),
         ),
+        judge=sqlite,
         references="https://www.sqlite.org/howtocorrupt.html",
     ),
     Cause(
@@ -167,10 +216,11 @@ register(
                 "MDB_MAP_",
                 "lmdb.MapFullError: mdb_put: MDB_MAP_FULL: Environment mapsize limit reached",
                 "map is full",
-                r"(?P<text>MDB_MAP_(?:FULL|RESIZED)[^\n]*)",
+                r"(?P<text>MDB_MAP_(?:FULL|RESIZED)[^\n(]*)",
                 source="lmdb 0.9x to 1.7",
             ),
         ),
+        judge=lmdb_file,
     ),
     Cause(
         "HDF213",
@@ -216,7 +266,7 @@ register(
             "For data that is only read, open it read-only without locks; else give this user the folder",
             (
                 "lmdb.open(path, readonly=True, lock=False)",
-                "sqlite3.connect(f'file:{path}?mode=ro&immutable=1', uri=True)",
+                "sqlite3.connect('file:' + path + '?mode=ro&immutable=1', uri=True)",
                 "ls -ld FOLDER FOLDER/*; id; findmnt -T FOLDER -o OPTIONS",
             ),
         ),
@@ -315,5 +365,42 @@ register(
                 source="python 3.8 to 3.14",
             ),
         ),
+    ),
+    Cause(
+        "HDF242",
+        "video-handle-shared-over-fork",
+        "A video decoder failed in a worker.",
+        "A decoder that was opened before the fork shares its file offset and threads with the other workers, and decodes "
+        "rubbish or hangs; a damaged file gives the same words.",
+        "a video could not be decoded in a worker ({text}): the decoder was opened before the fork and is shared by the "
+        "workers, or the file is damaged",
+        Remediation(
+            "Open the decoder in __getitem__ or once per worker, start the workers with spawn or forkserver, and check the "
+            "file in a single process",
+            (
+                "decoder = VideoDecoder(self.path)  # in __getitem__",
+                "DataLoader(..., multiprocessing_context='spawn')",
+                "ffmpeg -v error -i FILE -f null -",
+            ),
+        ),
+        (
+            Signature(
+                (
+                    "Could not push packet to decoder",
+                    "Invalid data found when processing input",
+                    "cannot find video stream",
+                ),
+                "RuntimeError: Caught RuntimeError in DataLoader worker process 0.\nRuntimeError: Could not push packet to "
+                "decoder: Invalid data found when processing input",
+                "RuntimeError: Could not push packet to decoder: Invalid data found when processing input",
+                r"(?P<text>Could not push packet to decoder|Invalid data found when processing input|cannot find video "
+                r"stream)",
+                also=(WORKER,),
+                source="torchcodec 0.1 to 0.8, PyAV 9 to 15, decord 0.6",
+            ),
+        ),
+        kind=VAGUE,
+        decide="ffmpeg -v error -i FILE -f null -; the same run with num_workers=0",
+        alternatives=("WRK232",),
     ),
 )

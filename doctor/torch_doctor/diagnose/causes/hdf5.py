@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import DEGRADED, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import DEGRADED, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.diagnose.words import WORKER
 from torch_doctor.model import Remediation
 
@@ -12,11 +12,67 @@ PERWORKER = Remediation(
 )
 
 
+#: one process, at a prompt: no handle can have crossed a fork
+_INTERACTIVE = r'^>>> |File "<stdin>"|File "<ipython-input|Cell In\[\d+\]'
+
+
 def garbled(seen: Seen, verdict: Verdict) -> Verdict | None:
     """Without a word of workers the same text may also mean a file that is really damaged."""
+    if "NetCDF" in seen.groups.get("text", ""):
+        return with_message(
+            verdict,
+            f"netCDF failed in a worker ({seen.groups['text']}): the file was opened before the fork, or by several "
+            "threads, and HDF5 below it is safe for neither",
+            Remediation(
+                PERWORKER.text,
+                (
+                    "def __getitem__(self, i):\n    if self.nc is None:\n        self.nc = netCDF4.Dataset(self.path)",
+                    "dask.config.set(scheduler='synchronous')  # where xarray reads through dask",
+                    "ncdump -h FILE",
+                ),
+            ),
+        )
     if seen.has(WORKER):
         return verdict
+    if seen.has(_INTERACTIVE):
+        return None
     return with_message(verdict, verdict.message, None, workers_seen=False)
+
+
+def inherited(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """zarr 3 has no lock to inherit: its event loop runs in a thread, which the child does not have."""
+    if "zarr" not in seen.groups.get("where", ""):
+        return verdict
+    return with_message(
+        verdict,
+        "a worker waits for zarr's event loop (zarr/core/sync.py), whose thread was started before the fork and does not "
+        "exist in the child",
+        Remediation(
+            "Open the store in each worker and read nothing from it before the workers start, or start them with forkserver "
+            "or spawn",
+            (
+                "DataLoader(..., multiprocessing_context='forkserver')",
+                "def __getitem__(self, i):\n    if self.store is None:\n        self.store = zarr.open(self.path, mode='r')",
+                "py-spy dump --pid WORKER",
+            ),
+        ),
+    )
+
+
+def cython(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Cython classes of other libraries (an open video, a pysam file) refuse in the same words."""
+    named = seen.near(r"in (?P<name>[\w.]+)\.__reduce_cython__", 3, 0)
+    if named is None or "h5py" in named["name"]:
+        return verdict
+    return with_message(
+        verdict,
+        f"an open {named['name']} is part of the data set, and cannot be pickled for a worker (spawn or forkserver, Python "
+        "3.14's default)",
+        Remediation(
+            PERWORKER.text,
+            ("def __getitem__(self, i):\n    if self.handle is None:\n        self.handle = open_it(self.path)",),
+        ),
+    )
 
 
 def _wrong_rows(seen: Seen, verdict: Verdict) -> Verdict | None:
@@ -51,10 +107,10 @@ register(
         ),
         (
             Signature(
-                "NetCDF: HDF error",
+                "NetCDF: ",
                 "RuntimeError: Caught RuntimeError in DataLoader worker process 1.\nRuntimeError: NetCDF: HDF error",
                 "NetCDF: HDF error rate",
-                r"(?P<text>NetCDF: HDF error)$",
+                r"(?P<text>NetCDF: (?:HDF error|Not a valid ID|Index exceeds dimension bound))\b(?! rate)",
                 also=(WORKER,),
                 source="netCDF4 1.5 to 1.7",
             ),
@@ -280,7 +336,7 @@ register(
                 ),
                 "RuntimeError: Unable to synchronously get dataspace (identifier is not of specified type)",
                 "identifier is not set",
-                r"(?P<text>identifier is not of specified type|Not a (?:dataset|location|group|file) \([^)]*\)"
+                r"(?P<text>identifier is not of specified type|Not a (?:dataset|location|group|file)(?: id)? \([^)]*\)"
                 r"|Invalid location identifier[^\n)]*)",
                 source="h5py 2.8 to 3.16",
             ),
@@ -296,7 +352,7 @@ register(
             "Install the filter plugins and import them before the file is read",
             (
                 "pip install hdf5plugin",
-                "import hdf5plugin, h5py",
+                "import hdf5plugin, h5py  # for zarr: pip install imagecodecs; imagecodecs.numcodecs.register_codecs()",
                 "h5dump -pH FILE | grep -A3 FILTER",
             ),
         ),
@@ -309,10 +365,17 @@ register(
                 source="h5py 2.10 to 3.16, HDF5 1.10 to 2.0",
             ),
             Signature(
+                "codec not available",
+                "ValueError: codec not available: 'imagecodecs_jpegxl'",
+                "codec is available",
+                r"(?P<what>codec not available: '[^']*')",
+                source="numcodecs 0.6 to 0.16, zarr",
+            ),
+            Signature(
                 "can't open directory",
                 "OSError: Can't read data (can't open directory: /usr/local/hdf5/lib/plugin)",
                 "can't open directory /data",
-                r"\((?P<what>can't open directory(?: \([^)]*\))?: [^)]*plugin[^)]*)\)",
+                r"\(can't open directory:? ?\(?(?P<what>[^)\n]*plugin[^)\n]*)\)",
                 source="h5py 2.10 to 3.16",
             ),
         ),
@@ -396,6 +459,14 @@ register(
                 source="h5py 2.10 to 3.16",
             ),
             Signature(
+                "zarr/core/sync.py",
+                'Thread 711 (idle): "MainThread"\n    wait (threading.py:355)\n    sync (zarr/core/sync.py:133)\n    '
+                "__getitem__ (data.py:22)\n    _worker_loop (torch/utils/data/_utils/worker.py:349)",
+                '  File "zarr/core/sync.py", line 142, in sync\nValueError: bad chunk',
+                r"^Thread [^\n]*\n(?:.*\n){0,16}?[^\n]*\((?P<where>zarr/core/sync\.py):\d+\)(?:.*\n){1,12}?[^\n]*_worker_loop",
+                source="py-spy of zarr 3: its event loop runs in a thread, which a fork does not copy",
+            ),
+            Signature(
                 "h5py/_objects.pyx",
                 "Thread 4242 (idle): py-spy\n    with_phil.wrapper (h5py/_objects.pyx:54)",
                 '  File "h5py/_objects.pyx", line 54, in h5py._objects.with_phil.wrapper\nOSError: Can\'t read data',
@@ -404,6 +475,8 @@ register(
                 source="h5py 2.10 to 3.16",
             ),
         ),
+        judge=inherited,
+        explains=("SES212", "WRK208"),
         decide="py-spy dump --pid WORKER",
     ),
     Cause(
@@ -431,6 +504,7 @@ register(
                 source="Cython classes: h5py ids, pysam, tables",
             ),
         ),
+        judge=cython,
         explains=("WRK2", "SES"),
     ),
     Cause(
@@ -467,6 +541,119 @@ register(
                 r"Unable to (?:synchronously )?open file \((?P<text>file signature not found|bad superblock "
                 r"version number[^)]*)\)",
                 source="h5py 2.10 to 3.16",
+            ),
+        ),
+    ),
+    Cause(
+        "HDF241",
+        "netcdf-file-unreadable",
+        "netCDF could not read its file.",
+        "The one text of the HDF5 layer stands for a file that is cut short, a lock of another process or of NFS, and a "
+        "file that several threads read at once.",
+        "netCDF could not read its file ({text}): it is cut short or no netCDF file, locked by another process or by "
+        "NFS, or read by several threads at once",
+        Remediation(
+            "Read its header alone; compare its size with the source; for data that is only read, switch locking off; "
+            "under dask use one thread per process",
+            (
+                "ncdump -h FILE; ls -l FILE",
+                "export HDF5_USE_FILE_LOCKING=FALSE",
+                "dask.config.set(scheduler='synchronous')",
+            ),
+        ),
+        (
+            Signature(
+                "NetCDF: ",
+                "RuntimeError: NetCDF: HDF error",
+                "NetCDF: HDF error rate",
+                r"(?P<text>NetCDF: (?:HDF error|Unknown file format))\b(?! rate)",
+                unless=(WORKER,),
+                source="netCDF4 1.5 to 1.7, xarray",
+            ),
+            Signature(
+                "NetCDF: Unknown file format",
+                "OSError: [Errno -51] NetCDF: Unknown file format: '/data/era5_2019.nc'",
+                "NetCDF: known file format",
+                r"(?P<text>NetCDF: Unknown file format)",
+                source="netCDF4 1.5 to 1.7: cut short, an error page, or GRIB and others",
+            ),
+        ),
+        kind=VAGUE,
+        decide="ncdump -h FILE",
+    ),
+    Cause(
+        "HDF243",
+        "hdf5-versions-mixed",
+        "Two versions of HDF5 are loaded into one process.",
+        "h5py from pip and PyTables, netCDF4 or a system library from elsewhere bring one each; HDF5 aborts when headers and library differ.",
+        "two versions of HDF5 are mixed[[ (built with {headers}, loaded {library})]], and HDF5 aborts",
+        Remediation(
+            "Take h5py and what else uses HDF5 (netCDF4, tables) from one source, and keep system libraries out of LD_LIBRARY_PATH",
+            (
+                "pip install --force-reinstall --no-cache-dir h5py netCDF4 tables",
+                "conda install -c conda-forge h5py netcdf4 pytables",
+                'python -c "import h5py; print(h5py.version.info)"; unset LD_LIBRARY_PATH',
+            ),
+        ),
+        (
+            Signature(
+                "HDF5 library version mismatched error",
+                "Warning! ***HDF5 library version mismatched error***\nThe HDF5 header files used to compile this application do not match\nHeaders are 1.12.1, library is 1.10.7",
+                "HDF5 library version 1.12.1",
+                r"HDF5 library version mismatched error(?:(?:.*\n){1,12}?[^\n]*Headers are (?P<headers>[\d.]+), library is (?P<library>[\d.]+))?",
+                source="HDF5 1.8 to 2.0",
+            ),
+        ),
+        explains=("SES21", "SES22"),
+    ),
+    Cause(
+        "HDF244",
+        "hdf5-name-exists",
+        "An HDF5 file, data set or group of that name is there already.",
+        "create_dataset and mode 'x' or 'w-' refuse what exists; a second run writes into the first one's file.",
+        "an HDF5 file or data set of that name exists already: a second run writes into the first one's file",
+        Remediation(
+            "Write a new file, or open or replace what is there on purpose",
+            ("h5py.File(path, 'w')  # replaces the file", "f.require_dataset('x', shape, dtype)  # or: del f['x']"),
+        ),
+        (
+            Signature(
+                "name already exists",
+                "ValueError: Unable to create dataset (name already exists)",
+                "the name already exists in the list",
+                r"Unable to (?:synchronously )?create (?:dataset|group|link|attribute|named type|object) \([^)\n]*name already exists\)",
+                source="h5py 2.8 to 3.16",
+            ),
+            Signature(
+                "errno = 17",
+                "FileExistsError: [Errno 17] Unable to synchronously create file (unable to open file: name = 'out.h5', errno = 17, error message = 'File exists')",
+                "errno = 170",
+                r"unable to open file: name = '[^']*', errno = 17\b",
+                source="h5py 2.8 to 3.16",
+            ),
+        ),
+    ),
+    Cause(
+        "HDF245",
+        "zarr-format-not-known",
+        "The store is in another zarr format than the installed zarr reads.",
+        "zarr 3 writes format 3 by default; zarr 2 reads format 2 only.",
+        "the zarr store is in a format that the installed zarr does not read ({what})",
+        Remediation(
+            "Upgrade zarr where it is read, or write format 2",
+            (
+                "pip install -U 'zarr>=3'",
+                "zarr.create_array(..., zarr_format=2)",
+                'python -c "import zarr; print(zarr.__version__)"; ls -a STORE | head',
+            ),
+        ),
+        (
+            Signature(
+                ("zarr_format'", "unsupported zarr format"),
+                "zarr.errors.MetadataValidationError: Invalid value for 'zarr_format'. Expected '2'. Got '3'.",
+                "'zarr_format' is 2",
+                r"(?P<what>Invalid value for 'zarr_format'[^\n]*|unsupported zarr format:? ?\d*)",
+                source="zarr 2.0 to 3.1",
             ),
         ),
     ),

@@ -236,37 +236,11 @@ register(
                 source="Kubernetes eviction",
             ),
             Signature(
-                "due to the node running low on memory",
-                "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
-                "node running",
-                source="Ray 2.x",
-            ),
-            Signature(
-                "ray.exceptions.OutOfMemoryError",
-                "ray.exceptions.OutOfMemoryError: Task was killed",
-                "ray.exceptions.RayTaskError",
-                source="Ray 2.x",
-            ),
-            Signature(
                 ("'oom-kill'", "by the OOM killer"),
                 "train.service: Failed with result 'oom-kill'.",
                 "result 'success'",
                 r"(?:Failed with result 'oom-kill'|has been killed by the OOM killer)",
                 source="systemd 240 to 258",
-            ),
-            Signature(
-                "killed due to memory pressure",
-                "node_manager.cc:3034: 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons",
-                "memory pressure",
-                r"[1-9]\d* Workers \([^)]*\) killed due to memory pressure",
-                source="Ray 2.x",
-            ),
-            Signature(
-                ("earlyoom[", "systemd-oomd"),
-                'earlyoom[812]: sending SIGTERM to process 9121 uid 1000 "python": oom_score 1201, VmRSS 60123 MiB',
-                "earlyoom[812]: mem avail: 60 of 64 GiB",
-                r"earlyoom\[\d+\]: sending SIG\w+ to process (?P<pid>\d+)|systemd-oomd\[\d+\]: Killed \S+",
-                source="earlyoom 1.6, systemd-oomd 248",
             ),
             Signature(
                 "using all available RAM",
@@ -413,6 +387,35 @@ register(
                 source="torch 1.5 to 2.15",
             ),
             Signature(
+                ("return code = -9", "terminated with code -9"),
+                "[2025-03-08 00:04:34,889] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', "
+                "'--local_rank=3'] exits with return code = -9",
+                "exits with return code = 1",
+                r"(?:exits with return code = |terminated with code )-9\b(?P<detail>)",
+                source="DeepSpeed 0.3 to 0.18, Lightning 2.0 to 2.6",
+            ),
+            Signature(
+                ("exited on signal 9", ": Killed"),
+                "mpirun noticed that process rank 3 with PID 0 on node gpu2 exited on signal 9 (Killed).",
+                "srun: error: n1: task 0: Terminated",
+                r"exited on signal 9 \(|^srun: error: \S+: tasks? [\d,-]+: Killed(?P<detail>)",
+                source="Open MPI 2 to 5, Slurm 14 to 25",
+            ),
+            Signature(
+                "status=9/KILL",
+                "systemd[1]: train.service: Main process exited, code=killed, status=9/KILL",
+                "systemd[1]: train.service: Main process exited, code=killed, status=15/TERM",
+                r"code=killed, status=9/KILL(?P<detail>)",
+                source="systemd 219 to 258",
+            ),
+            Signature(
+                "zsh: killed",
+                "zsh: killed     python train.py",
+                "zsh: killed jobs: 0 is a message of mine",
+                r"^zsh: killed\s{2,}\S(?P<detail>)",
+                source="zsh 5",
+            ),
+            Signature(
                 "Command terminated by signal 9",
                 "Command terminated by signal 9",
                 "Command terminated",
@@ -437,10 +440,11 @@ register(
         ),
         (
             Signature(
-                "WinError 1455]",
+                "1455",
                 "OSError: [WinError 1455] The paging file is too small for this operation to complete.",
-                "[WinError 126]",
-                source="Windows 10 and 11",
+                "error code 1450",
+                r"WinError 1455|error code: <1455>",
+                source="Windows 10 and 11, torch 1.0 to 2.15",
             ),
         ),
         explains=("WRK2", "SES2", "PKG2"),

@@ -1,4 +1,4 @@
-"""Packages: binary compatibility, missing libraries, modules that are not there."""
+"""Packages of other versions: NumPy, torch for transformers, protobuf, setuptools."""
 
 from __future__ import annotations
 
@@ -7,52 +7,58 @@ import re
 from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
-#: import name -> name on PyPI, where they differ. Source: the packages' own pages, 2026-11.
-DISTRIBUTIONS = {
-    "cv2": "opencv-python-headless",
-    "PIL": "pillow",
-    "sklearn": "scikit-learn",
-    "skimage": "scikit-image",
-    "yaml": "pyyaml",
-    "pkg_resources": "'setuptools<81'",
-    "distutils": "setuptools",
-    "google": "protobuf",
-    "Crypto": "pycryptodome",
-    "attr": "attrs",
-    "dateutil": "python-dateutil",
-    "git": "gitpython",
-    "dotenv": "python-dotenv",
-    "flash_attn": "flash-attn --no-build-isolation",
-    "pytorch_lightning": "pytorch-lightning",
-    "faiss": "faiss-cpu",
-    "torch_geometric": "torch-geometric",
-}
-#: top-level names that are a project's own folders, hardly ever a package
-_OWN = re.compile(
-    r"(?:models?|utils?|src|lib|core|data|dataset|dataloaders?|configs?|train|trainer|engine|losses|networks?"
-    r"|modules|common|helpers?|tools|scripts|options)(?:\.|$)"
-)
 
-
-def module_missing(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """A project's own folder is not on the path; a package may have another name than its import."""
-    module = seen.groups["module"]
-    top = module.split(".")[0]
-    if _OWN.match(module):
+def abi(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Which module it is, and which of the two is older."""
+    if most := seen.groups.get("most"):
         return with_message(
             verdict,
-            f"the module {module} is not on Python's path: by its name it is a folder of the project, and the run was "
-            "started from another one",
-            Remediation(
-                "Start in the project's root, or put that on the path",
-                ("cd PROJECT && python -m package.train", "export PYTHONPATH=PROJECT"),
-            ),
+            f"Numba works with NumPy up to {most}, and a newer one is installed",
+            Remediation("Upgrade Numba, or hold NumPy", ("pip install -U numba", f"pip install 'numpy<={most}.99'")),
         )
-    remedy = Remediation(verdict.remedy.text, (f"python -m pip install {DISTRIBUTIONS.get(top, top)}", _WHICH))
-    return with_message(verdict, verdict.message, remedy)
+    module = seen.near(r"\bin init ([\w.]+)", 12, 0)
+    name = module[1] if module else ""
+    sizes = re.search(
+        r"numpy\.(\w+) size changed[^\n]*Expected (\d+)[^\n]*got (\d+)", seen.log.lines[seen.index].text
+    )
+    if sizes is None:
+        return verdict
+    what = f"{name} " if name else "a compiled module "
+    package = name.split(".")[0] or "MODULE"
+    if sizes[1] == "dtype" and (sizes[2], sizes[3]) == ("96", "88"):
+        message = f"{what}was built for NumPy 1, and NumPy 2 is installed"
+        commands = ("pip install 'numpy<2'", f"pip install -U --force-reinstall --no-cache-dir {package}")
+        return with_message(verdict, message, Remediation(verdict.remedy.text, commands))
+    return with_message(
+        verdict,
+        f"{what}was built for a newer NumPy than the one that is installed (size {sizes[2]} against {sizes[3]})",
+        Remediation(
+            "Upgrade NumPy, or build the module anew against this one",
+            ("pip install -U numpy", f"pip install --force-reinstall --no-cache-dir --no-binary {package} {package}"),
+        ),
+    )
 
 
-_WHICH = 'python -c "import sys; print(sys.executable)"'
+def switched_off(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A line before it says which version was wanted, and which is there."""
+    line = seen.told(
+        r"Disabling PyTorch because PyTorch ?>= ?(?P<want>[\d.]+) is required but found (?P<have>[\w.+]+)"
+    )
+    if line is None:
+        return verdict
+    return with_message(
+        verdict,
+        f"torch {line['have']} is too old for this transformers, which needs {line['want']} and therefore behaves as if "
+        "there were no torch",
+        Remediation(
+            verdict.remedy.text,
+            (
+                f"pip install -U 'torch>={line['want']}' torchvision torchaudio",
+                "pip install 'transformers<5'",
+                'python -c "import torch, transformers; print(torch.__version__, transformers.__version__)"',
+            ),
+        ),
+    )
 
 
 register(
@@ -81,6 +87,20 @@ register(
                 source="Cython modules",
             ),
             Signature(
+                "numpy.ndarray size changed",
+                "ValueError: numpy.ndarray size changed, may indicate binary incompatibility. Expected 96 from C header, "
+                "got 80 from PyObject",
+                "ndarray size",
+                source="Cython modules",
+            ),
+            Signature(
+                "Numba needs NumPy",
+                "ImportError: Numba needs NumPy 2.0 or less. Got NumPy 2.2.",
+                "Numba uses NumPy",
+                r"Numba needs NumPy (?P<most>[\d.]+) or less",
+                source="Numba 0.53 to 0.62",
+            ),
+            Signature(
                 "Numpy is not available",
                 "RuntimeError: Numpy is not available",
                 "Numpy is here",
@@ -101,343 +121,138 @@ register(
                 source="NumPy 1.x and 2.x",
             ),
         ),
+        judge=abi,
         explains=("PKG2",),
     ),
     Cause(
-        "PKG202",
-        "extension-built-for-another-torch",
-        "A compiled extension was built for another torch: a symbol is undefined.",
-        "flash-attn, torchvision, xformers, detectron2 and others are bound to one torch version and C++ ABI.",
-        "{file} was built for another torch (its symbol {symbol} does not exist in the installed one)",
+        "PKG235",
+        "torch-too-old-for-package",
+        "A package does not see the installed torch, since it is too old for it.",
+        "transformers from 4.57 on switches PyTorch off when it is older than it supports, and then says that torch was not "
+        "found, though it is there.",
+        "transformers says that it finds no PyTorch: torch is missing in this environment, or older than it supports",
         Remediation(
-            "Install the build of the extension that belongs to this torch, or build it anew",
+            "Upgrade torch with its torchvision and torchaudio, or hold transformers at a version for this torch",
             (
-                'python -c "import torch; print(torch.__version__, torch.version.cuda, '
-                'torch.compiled_with_cxx11_abi())"',
-                "pip install --force-reinstall --no-build-isolation flash-attn",
-                "pip install torch torchvision --upgrade",
+                'python -c "import sys, torch; print(sys.executable, torch.__version__)"; pip show transformers | head -2',
+                "pip install -U torch torchvision torchaudio",
+                "pip install 'transformers<5'",
             ),
         ),
         (
             Signature(
-                "undefined symbol: ",
-                "ImportError: /opt/venv/lib/python3.11/site-packages/flash_attn_2_cuda.so: "
-                "undefined symbol: _ZN3c104cuda9SetDeviceEi",
-                "ImportError: /tmp/torchinductor_user/triton/0/d5/__triton_launcher.so: undefined symbol: "
-                "cuLaunchKernel",
-                r"(?P<file>(?!\S*(?:torchinductor|/triton/|\.triton))/?\S+\.so[\w.]*): undefined symbol: "
-                r"(?P<symbol>(?!nccl|iJIT|cudnn|cublas|__nv|cu[A-Z])\w+)",
-                source="glibc",
-            ),
-            Signature(
-                "operator torchvision::",
-                "RuntimeError: operator torchvision::nms does not exist",
-                "operator exists",
-                r"operator (?P<file>torchvision)::(?P<symbol>\w+) does not exist",
-                source="torchvision of another torch",
-            ),
-            Signature(
-                "Couldn't load custom C++ ops",
-                "RuntimeError: Couldn't load custom C++ ops. This can happen if your PyTorch and torchvision "
-                "versions are incompatible",
-                "C++ ops",
-                source="torchvision 0.6 to 0.30",
-            ),
-            Signature(
-                "were compiled with different CUDA",
-                "RuntimeError: Detected that PyTorch and torchaudio were compiled with different CUDA versions.",
-                "compiled with",
-                r"PyTorch and (?P<file>\w+) were compiled with different CUDA",
-                source="torchvision, torchaudio",
-            ),
-            Signature(
-                "xFormers can't load C++/CUDA extensions",
-                "WARNING[XFORMERS]: xFormers can't load C++/CUDA extensions. xFormers was built for: PyTorch 2.1.0",
-                "xFormers",
-                source="xformers 0.0.16 to 0.0.33",
+                "requires the PyTorch library but it was not found",
+                "ImportError: \nAutoModelForCausalLM requires the PyTorch library but it was not found in your environment.",
+                "it requires the PyTorch library",
+                source="transformers 4.x and 5.x",
             ),
         ),
-        judge=lambda seen, verdict: with_message(
-            verdict,
-            verdict.message.replace(" (its symbol ? does not exist in the installed one)", "").replace(
-                "?", "an extension"
-            ),
-        ),
-        explains=("PKG2",),
+        judge=switched_off,
+        explains=("PKG206",),
     ),
     Cause(
-        "PKG231",
-        "mkl-too-new-for-torch",
-        "The conda MKL is newer than the one that torch was linked against.",
-        "MKL 2024.1 dropped iJIT_NotifyEvent, which conda builds of torch up to 2.2 need.",
-        "torch needs an older MKL: iJIT_NotifyEvent was dropped in MKL 2024.1",
+        "PKG238",
+        "protobuf-too-new",
+        "Generated protobuf code is older than the installed protobuf.",
+        "protobuf 4 refuses code of protoc before 3.19; TensorBoard, wandb, onnx and sentencepiece's models bring such code.",
+        "a package's generated protobuf code is too old for the installed protobuf",
         Remediation(
-            "Install MKL 2024.0 beside this torch, or a newer torch",
-            ("conda install 'mkl<2024.1'", "pip install mkl==2024.0"),
-        ),
-        (
-            Signature(
-                "undefined symbol: iJIT_",
-                "ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_cpu.so: undefined symbol: "
-                "iJIT_NotifyEvent",
-                "undefined symbol: ncclCommSplit",
-                r"undefined symbol: iJIT_\w+",
-                source="torch 1.13 to 2.2 from conda, MKL 2024.1 and later",
-            ),
-        ),
-        explains=("PKG2",),
-    ),
-    Cause(
-        "PKG203",
-        "cuda-libraries-mixed",
-        "A CUDA library of another version is loaded in place of torch's own.",
-        "LD_LIBRARY_PATH or ldconfig leads to a system CUDA, or the nvidia-* wheels do not belong to this torch.",
-        "a CUDA library of another version than torch's is loaded ({symbol} is undefined): LD_LIBRARY_PATH or "
-        "mixed nvidia-* wheels",
-        Remediation(
-            "Take other CUDA folders out of LD_LIBRARY_PATH, and reinstall torch with the wheels that it pins",
-            ("unset LD_LIBRARY_PATH", "pip install --force-reinstall torch", "pip check; pip list | grep nvidia-"),
-        ),
-        (
-            Signature(
-                "undefined symbol: ",
-                "ImportError: /opt/venv/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so: undefined symbol: "
-                "ncclCommRegister",
-                "ImportError: /x/flash_attn_2_cuda.so: undefined symbol: _ZN3c104cuda9SetDeviceEi",
-                r"\.so[\w.]*: undefined symbol: "
-                r"(?P<symbol>(?:nccl|cudnn|cublas|cusparse|__nvJitLink|nvJitLink|__nv|cusolver)\w*)",
-                source="glibc",
-            ),
-            Signature(
-                "undefined symbol: __nvJitLink",
-                "libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version libnvJitLink.so.12",
-                "nvJitLink",
-                r"undefined symbol: (?P<symbol>__nvJitLink\w+)",
-                source="CUDA 12",
-            ),
-        ),
-        explains=("PKG2",),
-    ),
-    Cause(
-        "PKG204",
-        "shared-library-missing",
-        "A shared library is not there.",
-        "The package that holds it is not installed, or the loader does not look there.",
-        "the shared library {lib} is missing{why}",
-        Remediation("Install the package that holds it", ("ldd FILE | grep 'not found'", "{install}")),
-        (
-            Signature(
-                "cannot open shared object file",
-                "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
-                "cannot open file",
-                r"(?P<lib>lib[\w.+-]+\.so[\w.]*): cannot open shared object file: No such file",
-                source="glibc",
-            ),
-            Signature(
-                "libcudnn",
-                "Could not load library libcudnn_cnn_infer.so.8. Error: libcuda.so: cannot open shared object file",
-                "libcudnn found",
-                r"(?:Could not load library|Unable to load any of \{) ?(?P<lib>libcudnn[\w.]*)",
-                source="cuDNN 8 and 9",
-            ),
-            Signature(
-                "Unable to load any of",
-                "Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9.1, libcudnn_ops.so.9, "
-                "libcudnn_ops.so}",
-                "load any",
-                r"Unable to load any of \{(?P<lib>libcudnn[\w.]*)",
-                source="cuDNN 9",
-            ),
-        ),
-        judge=lambda seen, verdict: _library(seen, verdict),
-        explains=("PKG2",),
-    ),
-    Cause(
-        "PKG205",
-        "glibc-too-old",
-        "The system's C or C++ library is older than a wheel needs.",
-        "A wheel was built on a newer system; GLIBC cannot be upgraded within a release.",
-        "{lib} lacks version {version}: the system is older than what the package was built on",
-        Remediation(
-            "Use a newer base system or an older build of the package; for GLIBCXX a newer libstdc++ (conda's "
-            "comes first on LD_LIBRARY_PATH in many cases)",
+            "Upgrade the package whose _pb2.py the traceback names, or hold protobuf below 3.21",
             (
-                "ldd --version",
-                "strings $(gcc -print-file-name=libstdc++.so.6) | grep GLIBCXX",
-                "conda install -c conda-forge libstdcxx-ng",
+                "pip install 'protobuf<3.21'",
+                "pip install -U tensorboard wandb onnx",
+                "export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python  # slow",
             ),
         ),
         (
             Signature(
-                "' not found",
-                "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.32' not found (required by "
-                "/opt/venv/lib/python3.11/site-packages/x.so)",
-                "module 'x' not found",
-                r"(?P<lib>\S*lib[\w.+-]+\.so[\w.]*): version "
-                r"`(?P<version>(?:GLIBC|GLIBCXX|CXXABI|GOMP|OPENSSL)_[\w.]+)' not found",
-                source="glibc",
+                ("Descriptors cannot be created directly", "Descriptors cannot not be created directly"),
+                "TypeError: Descriptors cannot be created directly.\nIf this call came from a _pb2.py file, your generated code is "
+                "out of date",
+                "Descriptors can be created directly",
+                source="protobuf 4.21 to 6",
             ),
         ),
-        explains=("PKG2",),
     ),
     Cause(
-        "PKG206",
-        "module-not-installed",
-        "A module is not installed in the Python that runs.",
-        "Another environment than the one that pip installed into, or a missing dependency.",
-        "the module {module} is not installed in the Python that ran",
+        "PKG246",
+        "dependency-of-another-version",
+        "A package found another version of a dependency than it works with.",
+        "transformers and others check their dependencies when they are imported.",
+        "{what} is required, and {have} is installed",
         Remediation(
-            "Install it into that interpreter's environment",
-            ("python -m pip install {module}", _WHICH),
+            "Install the required version, or the release of the package that works with the installed one",
+            ("pip install '{what}'", "pip install -U transformers tokenizers huggingface_hub", "pip check"),
         ),
         (
             Signature(
-                "No module named '",
-                "ModuleNotFoundError: No module named 'einops'",
-                "No module named 'triton'",
-                r"^[^\n]*ModuleNotFoundError: No module named '(?P<module>(?!triton\b|numpy\._core)[\w.]+)'",
-                source="python 3.8 to 3.14",
-            ),
-            Signature(
-                "No module named ",
-                "/usr/bin/python: No module named torch",
-                "No module named 'x'",
-                r"python[\d.]*: No module named (?P<module>\w+)",
-                source="python 3.8 to 3.14",
+                "is required for a normal functioning of this module, but found",
+                "ImportError: tokenizers>=0.21,<0.22 is required for a normal functioning of this module, but found tokenizers==0.15.2.",
+                "is required for this module",
+                r"(?P<what>[\w.-]+[<>=!~][^\s]*) is required for a normal functioning of this module, but found (?P<have>\S+?)\.?(?:\s|$)",
+                source="transformers 4.x and 5.x",
             ),
         ),
-        judge=module_missing,
     ),
     Cause(
-        "PKG207",
-        "api-removed-or-missing",
-        "An attribute or name is not in the installed version of a package.",
-        "The code was written for another version.",
-        "{what} is not in the installed version: the code was written for another one",
-        Remediation(
-            "Compare the versions that the code names with those that are installed",
-            ("pip list | grep -i -E 'torch|numpy|transformers'", "pip install -r requirements.txt"),
-        ),
+        "PKG247",
+        "optional-package-missing",
+        "A feature needs a package that is not installed.",
+        "Libraries keep large dependencies optional, and name them when they are needed.",
+        "a feature that the code asks for needs {what}, which is not installed",
+        Remediation("Install it", ("python -m pip install {what}",)),
         (
             Signature(
-                "has no attribute",
-                "AttributeError: module 'numpy' has no attribute 'float'",
-                "AttributeError: 'Net' object has no attribute 'x'",
-                r"AttributeError: (?P<what>module '(?!__)[\w.]+' has no attribute '\w+')",
-                source="python 3.8 to 3.14",
-            ),
-            Signature(
-                "cannot import name",
-                "ImportError: cannot import name 'container_abcs' from 'torch._six'",
-                "cannot import",
-                r"ImportError: (?P<what>cannot import name '\w+' from '[\w.]+')",
-                source="python 3.8 to 3.14",
-            ),
-            Signature(
-                "partially initialized module",
-                "AttributeError: partially initialized module 'torch' has no attribute 'Tensor' (most likely due "
-                "to a circular import)",
-                "circular",
-                r"(?P<what>partially initialized module '\w+' has no attribute '\w+')",
-                source="python 3.8 to 3.14: a file of one's own named torch.py",
+                ("`pip install ",),
+                "ImportError: Using `low_cpu_mem_usage=True`, a `device_map` or a `tp_plan` requires Accelerate: `pip install 'accelerate>=0.26.0'`",
+                "run `pip install x`",
+                r"^ImportError: [^\n]*`pip install (?:-U |--upgrade )?(?P<what>[^`\n]+)`",
+                source="transformers, diffusers, datasets",
             ),
         ),
         kind=VAGUE,
     ),
     Cause(
-        "PKG208",
-        "cuda-toolkit-mismatch",
-        "The CUDA toolkit that builds an extension is not that of the installed torch.",
-        "nvcc of the system and torch.version.cuda must have the same major version.",
-        "the CUDA toolkit for building extensions ({have}) is not the one that torch was built with ({want})",
+        "PKG248",
+        "distutils-version-gone",
+        "torch up to 1.10 looks for distutils.version in a way that newer setuptools broke.",
+        "setuptools 59.6 and later replace distutils; Python 3.12 dropped it.",
+        "distutils.version is not there: torch up to 1.10 (its tensorboard module) does not work with this setuptools",
         Remediation(
-            "Install the toolkit of torch.version.cuda, or the torch built for the toolkit, and set CUDA_HOME",
+            "Upgrade torch, or hold setuptools at 59.5",
+            ("pip install setuptools==59.5.0", "pip install -U torch torchvision"),
+        ),
+        (
+            Signature(
+                "module 'distutils' has no attribute 'version'",
+                "AttributeError: module 'distutils' has no attribute 'version'",
+                "module 'distutils' is here",
+                source="torch 1.8 to 1.10, setuptools 59.6 and later",
+            ),
+        ),
+        explains=("PKG207",),
+    ),
+    Cause(
+        "PKG253",
+        "numpy-install-broken",
+        "NumPy's own extension modules cannot be loaded.",
+        "Two installations in one folder (pip over conda), an upgrade that was cut, or a folder of another Python version.",
+        "NumPy's extension modules cannot be loaded: its installation is broken or mixed (pip over conda, another Python)",
+        Remediation(
+            "Remove all of NumPy and install it once",
             (
-                'python -c "import torch; print(torch.version.cuda)"; nvcc --version',
-                "export CUDA_HOME=/usr/local/cuda-12.8",
+                "pip uninstall -y numpy; pip uninstall -y numpy; pip install --no-cache-dir numpy",
+                'python -c "import sys; print(sys.executable, sys.path)"',
             ),
         ),
         (
             Signature(
-                "mismatches the version that was used to compile",
-                "RuntimeError: The detected CUDA version (12.1) mismatches the version that was used to compile "
-                "PyTorch (11.8). Please make sure to "
-                "use the same CUDA versions.",
-                "version mismatches",
-                r"detected CUDA version \((?P<have>[\d.]+)\) mismatches the version that was used to "
-                r"compile\s+PyTorch \((?P<want>[\d.]+)\)",
-                source="torch 1.3 to 2.15, torch/utils/cpp_extension.py",
+                "Importing the numpy C-extensions failed",
+                "Importing the numpy C-extensions failed. This error can happen for many reasons",
+                "the numpy C-extensions",
+                source="NumPy 1.17 to 2.4",
             ),
         ),
         explains=("PKG2",),
     ),
-    Cause(
-        "PKG209",
-        "cuda-toolkit-missing",
-        "An extension is to be built and there is no CUDA toolkit.",
-        "The wheels of torch carry the run time, not nvcc.",
-        "there is no CUDA toolkit (nvcc) to build an extension with{what}",
-        Remediation(
-            "Install a prebuilt wheel of the extension, or the CUDA toolkit, and set CUDA_HOME",
-            ("apt-get install -y cuda-nvcc-12-8", "export CUDA_HOME=/usr/local/cuda"),
-        ),
-        (
-            Signature(
-                "CUDA_HOME environment variable is not set",
-                "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.",
-                "CUDA_HOME set",
-                source="torch 1.0 to 2.15",
-            ),
-            Signature(
-                "No such file or directory: '",
-                "FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda/bin/nvcc'",
-                "No such file or directory: 'x'",
-                r"No such file or directory: '(?:[^']*/)?nvcc'",
-                source="torch 1.0 to 2.15",
-            ),
-        ),
-        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("?", "")),
-        explains=("PKG2", "FS208"),
-    ),
 )
-
-_LIBRARIES = (
-    (
-        "libcudart",
-        ": the CUDA runtime of another CUDA version than the installed torch's, for which a package was built",
-        "pip install nvidia-cuda-runtime-cu12",
-    ),
-    ("libcudnn", ": cuDNN is not installed where the loader looks", "pip install nvidia-cudnn-cu12"),
-    ("libcublas", ": cuBLAS is not installed where the loader looks", "pip install nvidia-cublas-cu12"),
-    ("libnccl", ": NCCL is not installed where the loader looks", "pip install nvidia-nccl-cu12"),
-    (
-        "libcuda.so",
-        ": the driver is not mounted into the container",
-        "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
-    ),
-    (
-        "libnvidia-ml",
-        ": the driver is not mounted into the container",
-        "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
-    ),
-    ("libGL.so", ": OpenCV's graphics build needs it", "pip install opencv-python-headless"),
-    ("libgthread", ": OpenCV's graphics build needs it", "pip install opencv-python-headless"),
-    ("libgomp", ": the OpenMP run time is not in this image", "apt-get install -y libgomp1"),
-    (
-        "libpython",
-        ": this Python was built without a shared library, or it is not on the loader's path",
-        "apt-get install -y libpython3-dev",
-    ),
-    ("libsndfile", ": an audio library is not in this image", "apt-get install -y libsndfile1"),
-)
-
-
-def _library(seen: Seen, verdict: Verdict) -> Verdict | None:
-    name = seen.groups.get("lib", "")
-    for start, why, command in _LIBRARIES:
-        if name.startswith(start):
-            remedy = Remediation(verdict.remedy.text, (verdict.remedy.commands[0], command))
-            return with_message(verdict, verdict.message.replace("?", why), remedy)
-    return with_message(
-        verdict, verdict.message.replace("?", ""), Remediation(verdict.remedy.text, verdict.remedy.commands[:1])
-    )

@@ -14,6 +14,42 @@ MODULE_LEVEL = Remediation(
 )
 
 
+#: how to do it, for what is no file: by the start of what to do
+_CODE = (
+    (
+        "create the generator",
+        (
+            "def seed_worker(_):\n    numpy.random.seed(torch.initial_seed() % 2**32)",
+            "DataLoader(..., worker_init_fn=seed_worker)",
+        ),
+    ),
+    (
+        "connect lazily",
+        ("def __getitem__(self, i):\n    if self.db is None:\n        self.db = connect(self.address)",),
+    ),
+    (
+        "open the environment",
+        (
+            "def __getitem__(self, i):\n    if self.env is None:\n        self.env = lmdb.open(self.path, readonly=True, lock=False)",
+        ),
+    ),
+    ("keep what makes the generator", ("def __iter__(self):\n    yield from make_samples(self.path)",)),
+    ("import the module", ("def __getitem__(self, i):\n    import thatmodule",)),
+    ("keep list(", ("self.keys = list(d.keys())",)),
+    ("keep the strings", ("self.name = match.group(0)",)),
+    ("use torch.multi", ("queue = torch.multiprocessing.Queue()",)),
+    ("create CUDA", ("batch = batch.to('cuda', non_blocking=True)  # in the training loop",)),
+)
+_LEFT_OUT = ("def __getstate__(self):\n    return {k: v for k, v in self.__dict__.items() if k != 'NAME'}",)
+
+
+def _code(todo: str, commands: tuple[str, ...]) -> tuple[str, ...]:
+    """The lines to type for what is to be done."""
+    if "__getstate__" in todo:
+        return _LEFT_OUT
+    return next((code for start, code in _CODE if todo.startswith(start)), commands)
+
+
 OPEN_LATE = "Open it lazily, on the first __getitem__ in each worker (keep the path in __init__, None for the handle)"
 
 
@@ -75,6 +111,17 @@ UNPICKLABLE = (
     ),
     (r"dict_(?:keys|values|items)", "a view of a dict", "keep list(d.keys()) in place of the view"),
     (
+        r"(?:\w+\.)*(?:ProcessGroup\w*|Work|Store)",
+        "a process group of torch.distributed",
+        "make it in each worker, or leave it out in __getstate__: the data set or a hook holds the trainer or the "
+        "wrapped model",
+    ),
+    (
+        r"(?:\w+\.)*(?:SwigPyObject|PyCapsule)|(?:builtins\.)?Py\w+|\w*Tokenizer|\w*[Cc]lient|\w*[Ss]ession|(?:\w+\.)*HASH",
+        "a client or native object",
+        "make it in each worker, or leave it out in __getstate__",
+    ),
+    (
         r"ctypes",
         "an object of a C library (ctypes pointers)",
         "keep what makes the object and make it lazily in each worker",
@@ -86,17 +133,117 @@ UNPICKLABLE = (
 def unpicklable(seen: Seen, verdict: Verdict) -> Verdict | None:
     """Name the object, and the remedy that fits its kind."""
     kind = seen.groups.get("kind", "")
+    if made := seen.groups.get("made"):
+        return with_message(
+            verdict,
+            f"an object of {made}, a class that is made at run time (a boto3 client, a namedtuple or a factory's class), hangs off "
+            "the data set or another argument of the workers, and cannot be pickled for spawn or forkserver",
+            Remediation("Make it in each worker, or leave it out in __getstate__", _LEFT_OUT),
+            type=made,
+        )
     for pattern, what, todo in UNPICKLABLE:
         if re.fullmatch(pattern, kind):
+            if elsewhere := _elsewhere(seen, f"{what} ({kind})"):
+                return with_message(verdict, elsewhere[0], elsewhere[1], type=kind)
             return with_message(
                 verdict,
-                f"{what} ({kind}) hangs off the data set, sampler or another argument of the workers, and cannot "
-                "be pickled "
-                "for spawn or forkserver",
-                Remediation(todo[0].upper() + todo[1:], verdict.remedy.commands),
+                f"{what} ({kind}) hangs off the data set, sampler or another argument of the workers{_place(seen)}, and "
+                "cannot be pickled for spawn or forkserver",
+                Remediation(todo[0].upper() + todo[1:], _code(todo, verdict.remedy.commands)),
                 type=kind,
             )
-    return verdict
+    if elsewhere := _elsewhere(seen, f"a {kind} object"):
+        return with_message(verdict, elsewhere[0], elsewhere[1], type=kind)
+    remedy = Remediation("Make it in each worker, or leave it out in __getstate__", _LEFT_OUT)
+    return with_message(verdict, verdict.message.replace("workers,", f"workers{_place(seen)},"), remedy)
+
+
+def _elsewhere(seen: Seen, what: str) -> tuple[str, Remediation] | None:
+    """copy.deepcopy and the functions of datasets, Ray and joblib pickle, too: no worker of a DataLoader is meant."""
+    if seen.near(r'/copy\.py", line \d+, in (?:deepcopy|copy|_reconstruct)', 12, 0):
+        return (
+            f"{what} hangs off an object that copy.deepcopy is to copy (an averaged model, a configuration, a search)",
+            Remediation(
+                "Copy what is needed only (a state_dict, a plain dict), or leave the object out in __deepcopy__ or "
+                "__getstate__",
+                ("state = {k: v.clone() for k, v in model.state_dict().items()}", *_LEFT_OUT),
+            ),
+        )
+    if seen.near(r"/dill/_dill\.py|cloudpickle|/joblib/|ray/_private|/pyspark/", 14, 0):
+        return (
+            f"{what} is held by the function that is sent to other processes (datasets.map, Ray, joblib), and cannot be "
+            "pickled",
+            Remediation(
+                "Let the function take what it needs as arguments or make it inside; a method holds its whole object",
+                (
+                    "def prepare(row): ...  # at module level, not self.prepare",
+                    "dataset.map(prepare, fn_kwargs={'size': 224})",
+                ),
+            ),
+        )
+    return None
+
+
+def _place(seen: Seen) -> str:
+    """Where it hangs, which Python 3.14 adds as notes below the error."""
+    item = seen.near(r"^when serializing dict item '(?P<item>\w+)'\n(?:when serializing (?P<of>[\w.]+) state)?", 0, 4)
+    if item is None:
+        return ""
+    return f" (the attribute {item['item']} of {item['of']})" if item["of"] else f" (under the name {item['item']})"
+
+
+def nameless(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A pool pickles the function of map and its arguments whatever the start method, also on fork."""
+    what = seen.groups.get("what")
+    if not what:
+        return with_message(verdict, f"an argument of the worker{verdict.message}")
+    if seen.has(r"torch/utils/data|DataLoader") or not seen.has(
+        r"multiprocessing/(?:pool|queues)\.py|concurrent/futures"
+    ):
+        return verdict
+    return with_message(
+        verdict,
+        f"{what} has no importable name, so it cannot be pickled for the processes of a pool: what is given to map or submit "
+        "always crosses by pickle",
+        Remediation(
+            "Give the pool a function of module level, with functools.partial for what it needs",
+            ("def work(x): ...  # at module level", "pool.map(functools.partial(work, size=224), items)"),
+        ),
+    )
+
+
+def of_main(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A __main__ from a file is a script: what the child lacks stands under the guard, or is set at run time."""
+    file = seen.groups.get("file", "")
+    if not file or "ipykernel" in file or "/tmp/" in file:
+        return verdict
+    what = seen.groups["what"]
+    return with_message(
+        verdict,
+        f"{what} is not defined where the spawned child imports {file}: it stands under if __name__ == '__main__' (or after what "
+        "starts the workers), or is made at run time",
+        Remediation(
+            "Define it at the top level of the script, above the guard, or in a module that is imported",
+            (f"def {what}(...): ...  # at top level, not under the guard", f"from helpers import {what}"),
+        ),
+    )
+
+
+def daemonic(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Without a DataLoader in sight it is a pool in a pool."""
+    if seen.has(r"torch/utils/data|DataLoader"):
+        return verdict
+    return with_message(
+        verdict,
+        "a pool or process was started in a daemonic process (in a process of another Pool, or in a worker)",
+        Remediation(
+            "Do the inner work without processes, or use an outer pool that is not daemonic",
+            (
+                "concurrent.futures.ProcessPoolExecutor(max_workers=4)",
+                "multiprocessing.pool.ThreadPool(4)  # for the inner one",
+            ),
+        ),
+    )
 
 
 register(
@@ -163,12 +310,7 @@ register(
         ),
         explains=("WRK21", "WRK22", "SES"),
         decide='python -c "import pickle; pickle.dumps(loader.collate_fn)"',
-        judge=lambda seen, verdict: with_message(
-            verdict,
-            verdict.message.removeprefix("? ")
-            if seen.groups.get("what")
-            else f"an argument of the worker{verdict.message}",
-        ),
+        judge=nameless,
         references="https://docs.python.org/3/library/multiprocessing.html#the-spawn-and-forkserver-start-methods",
     ),
     Cause(
@@ -206,7 +348,7 @@ register(
                 "on <module '__m",
                 "AttributeError: Can't get attribute 'ImageDataset' on <module '__main__' (built-in)>",
                 "AttributeError: Can't get attribute 'Foo' on <module 'models.old' from '/app/models/old.py'>",
-                r"Can't get attribute '(?P<what>[^']+)' on <module '__(?:mp_)?main__'",
+                r"Can't get attribute '(?P<what>[^']+)' on <module '__(?:mp_)?main__'(?: from '(?P<file>[^']+)')?",
                 source="python 3.8 to 3.14, Modules/_pickle.c",
             ),
             Signature(
@@ -217,6 +359,7 @@ register(
                 source="python 3.14, Lib/pickle.py",
             ),
         ),
+        judge=of_main,
         explains=("WRK21", "WRK22", "SES"),
         references="https://docs.python.org/3/library/multiprocessing.html#programming-guidelines",
     ),
@@ -260,7 +403,8 @@ register(
                 "_pickle.PicklingError: Can't pickle <class 'module'>: attribute lookup module on builtins failed",
                 "_pickle.PicklingError: Can't pickle <function <lambda> at 0x7f0>: attribute lookup <lambda> on "
                 "__main__ failed",
-                r"Can't pickle <class '(?P<kind>(?:module|generator|_thread\.\w+|weakref\w*))'>",
+                r"Can't pickle <class '(?P<kind>(?:module|generator|_thread\.\w+|weakref\w*))'>"
+                r"|Can't pickle <class '(?P<made>[\w.]+)'>: attribute lookup \w+ on (?!__main__|__mp_main__|builtins)[\w.]+ failed",
                 source="python 3.8 to 3.14",
             ),
             Signature(
@@ -398,6 +542,7 @@ register(
                 source="python 3.8 to 3.14",
             ),
         ),
+        judge=daemonic,
     ),
     Cause(
         "WRK235",

@@ -1,6 +1,8 @@
-"""How a process ended: signals, PID 1, schedulers, launchers."""
+"""How a process ended: signals, PID 1, exit statuses, launchers' summaries."""
 
 from __future__ import annotations
+
+import signal
 
 from torch_doctor.diagnose.cause import ECHO, HINT, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.diagnose.causes.unknown import uncaught
@@ -40,8 +42,44 @@ def stopped(seen: Seen, verdict: Verdict) -> Verdict | None:
     )
 
 
+def terminal_closed(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """nohup protects a plain python, not torchrun: which of them ran decides the remedy."""
+    if seen.has(r"torchrun|torch\.distributed|torch/distributed|death signal|closing signal"):
+        return verdict
+    return with_message(
+        verdict,
+        "the terminal or SSH connection closed, and its SIGHUP ended what ran in it",
+        Remediation(
+            "Run it in a session that outlives the connection: torch-doctor run, tmux, screen or nohup",
+            (
+                "torch-doctor run --name exp1 -- python train.py",
+                "tmux new -s exp1",
+                "nohup python train.py > train.log 2>&1 < /dev/null &",
+                "ssh -o ServerAliveInterval=60 HOST",
+            ),
+        ),
+    )
+
+
+#: SIGBUS: a page of a memory map could not be had
+NO_PAGE = Remediation(
+    "Look at /dev/shm first (64 MiB in a container by default), then at the disks, and at files that were truncated "
+    "while they were mapped",
+    (
+        "df -h /dev/shm .",
+        "docker run --shm-size=8g ...",
+        "PYTHONFAULTHANDLER=1 python train.py",
+        "dmesg -T | tail -30",
+    ),
+)
+
+
 def exit_status(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A bare exit status: what its signal means."""
+    if "bus" in seen.groups:
+        return with_message(
+            verdict, "a task ended with SIGBUS: " + SIGNALS[int(signal.SIGBUS)], NO_PAGE, signal="SIGBUS"
+        )
     status = int(seen.groups.get("status") or seen.groups.get("minus", "0"))
     number = signal_of(status)
     if not number:
@@ -50,7 +88,7 @@ def exit_status(seen: Seen, verdict: Verdict) -> Verdict | None:
     return with_message(
         verdict,
         f"a process ended with {status}: {signal_name(number)}{', ' + means if means else ''}",
-        None,
+        NO_PAGE if number == signal.SIGBUS else None,
         signal=signal_name(number),
     )
 
@@ -167,6 +205,7 @@ register(
                 source="OpenSSH",
             ),
         ),
+        judge=terminal_closed,
         explains=("SES2", "DST2", "WRK222"),
         references="https://github.com/pytorch/pytorch/issues/67538",
     ),
@@ -187,7 +226,12 @@ register(
                 "trainer exited with code 137",
                 "trainer exited with code 37",
                 r"(?i)exit(?:ed)?(?: with)?(?:[ _]?code| status)?\"?\s*[:=(]?\s*\(?137\b",
-                unless=(r"(?<![.\w])OOMKilled(?!\W{1,4}false)", r"oom-kill", r": line \d+:\s+\d+ Killed\s"),
+                unless=(
+                    r"(?<![.\w])OOMKilled(?!\W{1,4}false)",
+                    r"oom-kill",
+                    r": line \d+:\s+\d+ Killed\s",
+                    r"Exited \(0\)",
+                ),
                 source="Docker, compose",
             ),
         ),
@@ -219,110 +263,6 @@ register(
         explains=("SES2",),
     ),
     Cause(
-        "SES211",
-        "native-crash",
-        "A native crash (SIGSEGV, SIGABRT or SIGILL) in C or C++ code.",
-        "A C extension, a broken or mixed binary install, or a library that is neither fork- nor thread-safe. "
-        "faulthandler names only the Python line above "
-        "it.",
-        "a native crash ({what}) in C/C++ code: a C extension, a broken or mixed binary install (ABI), or a "
-        "library that is not safe over a fork or in threads; "
-        "the log alone does not name the library",
-        Remediation(
-            "Read the lines after 'Current thread' that faulthandler prints, run under gdb, retry with "
-            "num_workers=0, and look at native packages that changed lately",
-            (
-                "PYTHONFAULTHANDLER=1 python train.py",
-                "gdb -batch -ex run -ex bt --args python train.py",
-                "DataLoader(..., num_workers=0)",
-                "pip list --outdated",
-            ),
-        ),
-        (
-            Signature(
-                "Fatal Python error: ",
-                "Fatal Python error: Segmentation fault",
-                "Fatal error",
-                r"Fatal Python error: (?P<what>Segmentation fault|Aborted|Illegal instruction|Floating[- ]point "
-                r"exception)",
-                source="python 3.8 to 3.14, faulthandler",
-            ),
-            Signature(
-                "egmentation fault",
-                "run.sh: line 3: 4242 Segmentation fault      (core dumped) python train.py",
-                "a segmentation model",
-                r"^(?:.*: line \d+: +\d+ +)?(?P<what>Segmentation fault)\b[^\n]*$|Unexpected segmentation fault "
-                r"encountered in worker|killed by signal: Segmentation fault",
-                source="bash, torch 0.4 to 2.15",
-            ),
-            Signature(
-                ("exitcode: -11", "SIGSEGV", "139"),
-                "failed (exitcode: -11) local_rank: 0 (pid: 4242) of binary: /usr/bin/python",
-                "exitcode: -9",
-                r"exitcode: -11|Signal 11 \(SIGSEGV\)|terminated with signal SIGSEGV|died with "
-                r"<Signals\.SIGSEGV|exit(?:ed)?(?: with)? code:? 139\b|exit status 139\b",
-                source="torchrun, shells",
-            ),
-            Signature(
-                ("SIGSEGV", "Process received signal"),
-                "  traceback : Signal 11 (SIGSEGV) received by PID 4242",
-                "SIGSEGV handler",
-                r"Signal 11 \((?P<what>SIGSEGV)\) received|terminated with signal SIGSEGV|died with "
-                r"<Signals\.SIGSEGV|\*\*\* (?:Process received signal|SIGSEGV)",
-                source="torchrun, Open MPI, glog",
-            ),
-            Signature(
-                "139",
-                "exited with code 139",
-                "139 images",
-                r"exit(?:ed)?(?: with)?(?: code| status)?:? \(?(?P<what>139)\b",
-                source="Docker, shells",
-            ),
-            Signature(
-                "Illegal instruction",
-                "run.sh: line 3: 4242 Illegal instruction     (core dumped) python train.py",
-                "CUDA error: an illegal instruction",
-                r"^(?:.*: line \d+: +\d+ +)?(?P<what>Illegal instruction)\b",
-                source="bash",
-            ),
-            Signature(
-                "core dumped",
-                "Aborted (core dumped)",
-                "no core dumped today",
-                r"^(?:.*: line \d+: +\d+ +)?(?P<what>Aborted|Floating point exception|Trace/breakpoint "
-                r"trap)\b\s*\(core dumped\)",
-                source="bash",
-            ),
-            Signature(
-                ("double free or corruption", "corrupted ", "malloc(): ", "free(): invalid", "munmap_chunk"),
-                "double free or corruption (!prev)",
-                "double-free",
-                r"(?P<what>double free or corruption|corrupted size vs\. prev_size|malloc\(\): "
-                r"(?:corrupted|invalid)|free\(\): invalid (?:pointer|size|next size)|munmap_chunk\(\): invalid "
-                r"pointer|corrupted double-linked list)",
-                source="glibc 2.26 to 2.41",
-            ),
-            Signature(
-                "free(): invalid",
-                "free(): invalid pointer",
-                "free() called",
-                r"(?P<what>free\(\): invalid (?:pointer|size|next size))",
-                source="glibc",
-            ),
-            Signature(
-                "is killed by signal: A",
-                "RuntimeError: DataLoader worker (pid 81) is killed by signal: Aborted. ",
-                "RuntimeError: DataLoader worker (pid 81) is killed by signal: Killed. ",
-                r"is killed by signal: (?P<what>Aborted|Abort trap)",
-                source="torch 0.4 to 2.15, torch/csrc/DataLoader.cpp",
-            ),
-        ),
-        kind=VAGUE,
-        explains=("WRK2", "SES22", "DST2"),
-        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("?", "SIGSEGV")),
-        decide="PYTHONFAULTHANDLER=1 python train.py",
-    ),
-    Cause(
         "SES212",
         "interrupted-by-user",
         "The run was interrupted: Ctrl-C or a SIGINT.",
@@ -349,147 +289,6 @@ register(
         explains=("WRK222", "SES222"),
     ),
     Cause(
-        "SES213",
-        "time-limit-reached",
-        "The scheduler ended the job at its time limit, or preempted it.",
-        "Slurm sends SIGTERM, then SIGKILL, at the limit; spot machines and preemption do the same.",
-        "the scheduler ended the job: {what}",
-        Remediation(
-            "Ask for more time, save checkpoints on a signal before the limit, and requeue",
-            ("sbatch --time=48:00:00 --signal=B:USR1@300 --requeue ...", "sacct -j JOBID -o State,Elapsed,Timelimit"),
-        ),
-        (
-            Signature(
-                "DUE TO TIME LIMIT",
-                "slurmstepd: error: *** JOB 4242 ON n1 CANCELLED AT 2026-11-30T09:12:07 DUE TO TIME LIMIT ***",
-                "time limit: 24 h",
-                r"CANCELLED AT \S+ (?P<what>DUE TO TIME LIMIT)",
-                source="Slurm 14 to 25",
-            ),
-            Signature(
-                "DUE TO ",
-                "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-30T09:12:07 DUE TO PREEMPTION ***",
-                "preemption is off",
-                r"CANCELLED AT \S+ (?P<what>DUE TO (?:PREEMPTION|NODE FAILURE|JOB REQUEUE)[^*\n]*)",
-                source="Slurm 14 to 25",
-            ),
-            Signature(
-                "CANCELLED AT",
-                "slurmstepd: error: *** JOB 4242 ON n1 CANCELLED AT 2026-11-30T09:12:07 ***",
-                "CANCELLED",
-                r"\*\*\* (?:JOB|STEP) \S+ ON \S+ (?P<what>CANCELLED AT \S+) \*\*\*",
-                source="Slurm 14 to 25",
-            ),
-            Signature(
-                "DeadlineExceeded",
-                "Reason: DeadlineExceeded, Job was active longer than specified deadline",
-                "DEADLINE_EXCEEDED: grpc",
-                r"(?P<what>DeadlineExceeded)",
-                source="Kubernetes",
-            ),
-            Signature(
-                "Preempted by",
-                "  Normal   Preempted  1m  default-scheduler  Preempted by pod 1234 on node gpu-3",
-                "not Preempted",
-                r"(?P<what>Preempted by (?:a )?pod)",
-                source="Kubernetes scheduler",
-            ),
-            Signature(
-                ("nterruption", "preemption notice", "instance will be"),
-                "Received spot interruption notice, instance will be terminated at 2026-11-30T10:02:00Z",
-                "interruption of the loop",
-                r"(?i)(?P<what>(?:spot|instance)[ -](?:instance )?interruption|preemption notice|instance will be (?:terminated|preempted))",
-                source="AWS, GCP and Azure notices",
-            ),
-        ),
-        explains=("SES2", "MEM206", "DST2", "WRK2"),
-    ),
-    Cause(
-        "SES241",
-        "pod-evicted",
-        "Kubernetes evicted the pod: its node, or the pod's own limit of local storage, ran out.",
-        "An eviction is not an OOM kill. The message names the resource: ephemeral storage is what the container "
-        "writes to its own layer, logs and emptyDir volumes.",
-        "Kubernetes evicted the pod[[: {what}]]",
-        Remediation(
-            "Write data to a volume and set requests and limits for what the message names, ephemeral-storage or "
-            "memory",
-            (
-                "kubectl describe pod POD",
-                "resources: {requests: {ephemeral-storage: 50Gi}, limits: {ephemeral-storage: 100Gi}}",
-                "kubectl describe node NODE | grep -i pressure",
-            ),
-        ),
-        (
-            Signature(
-                ("ephemeral", "Usage of EmptyDir volume"),
-                "Message: Pod ephemeral local storage usage exceeds the total limit of containers 20Gi.",
-                "ephemeral port",
-                r"(?P<what>(?:The node was low on resource: ephemeral-storage|Pod ephemeral local storage usage|[Cc]ontainer \S+ exceeded its local ephemeral storage"
-                r"|Usage of EmptyDir volume)[^\n]*)",
-                source="Kubernetes eviction",
-            ),
-            Signature(
-                "victed",
-                "Status: Failed  Reason: Evicted  Message: The node was low on resource: ephemeral-storage.",
-                "Evicted 3 cache entries",
-                r"Reason:\s+Evicted(?![^\n]*memory)|\b[Pp]od (?:\S+ )?(?:was|has been) evicted|\s0/\d+\s+Evicted\b",
-                source="Kubernetes",
-            ),
-        ),
-        explains=("SES2", "MEM206", "DST2", "WRK2", "FS206"),
-    ),
-    Cause(
-        "SES242",
-        "liveness-probe-failed",
-        "Kubernetes restarted the container because its liveness probe failed.",
-        "A training process that is busy answers no probe in time; the run itself may be healthy.",
-        "Kubernetes killed the container because its liveness probe failed[[ ({what})]]: a busy training process did not answer in time",
-        Remediation(
-            "Leave the liveness probe out for training jobs, or give it a long timeout and failureThreshold",
-            (
-                "livenessProbe: {timeoutSeconds: 30, failureThreshold: 10}",
-                "kubectl describe pod POD",
-            ),
-        ),
-        (
-            Signature(
-                "iveness probe",
-                "  Normal   Killing    3m  kubelet  Container trainer failed liveness probe, will be restarted",
-                "Liveness probe succeeded",
-                r"failed liveness probe, will be restarted|Liveness probe failed: (?P<what>[^\n]*)",
-                source="Kubernetes kubelet",
-            ),
-        ),
-        explains=("SES2", "MEM206"),
-    ),
-    Cause(
-        "SES243",
-        "notebook-kernel-died",
-        "The notebook's kernel died and was restarted.",
-        "The OOM killer or a native crash ended it; Jupyter only sees that it is gone.",
-        "the notebook's kernel died: killed by the OOM killer (host RAM), or crashed in native code; Jupyter's text does not tell which",
-        Remediation(
-            "Look for a kill in the kernel's log, and run the cell as a script with faulthandler",
-            (
-                "dmesg -T | grep -i -E 'oom-kill|killed process'",
-                "jupyter nbconvert --to script X.ipynb && PYTHONFAULTHANDLER=1 python X.py",
-                "free -g",
-            ),
-        ),
-        (
-            Signature(
-                "ernel",
-                "The kernel appears to have died. It will restart automatically.",
-                "kernel restarted by the user",
-                r"[Kk]ernel appears to have died|KernelRestarter: restarting kernel \(\d/\d\)|(?:The )?[Kk]ernel(?: \S+)? (?:for \S+ )?died\b",
-                source="Jupyter Notebook 5 to 7, JupyterLab 2 to 4",
-            ),
-        ),
-        kind=VAGUE,
-        decide="dmesg -T | grep -i -E 'oom-kill|killed process'",
-    ),
-    Cause(
         "SES221",
         "ended-by-signal",
         "A process ended with a status that stands for a signal.",
@@ -509,11 +308,18 @@ register(
                 source="shells, Docker, Slurm",
             ),
             Signature(
-                ("exit", "return", "status"),
+                ("exited on signal 7", ": Bus error"),
+                "srun: error: n3: task 2: Bus error (core dumped)",
+                "srun: error: n3: task 2: Killed",
+                r"(?P<bus>exited on signal 7 \(|^srun: error: \S+: tasks? [\d,-]+: Bus error)",
+                source="Open MPI 2 to 5, Slurm 14 to 25",
+            ),
+            Signature(
+                ("exit", "return", "status", "terminated with code"),
                 "failed (exitcode: -6) local_rank: 0 (pid: 42)",
                 "exitcode: 1",
                 r"(?:exitcode|exit code|return "
-                r"code|returncode|status)\s*[:=]?\s*(?P<minus>-(?:[1-8]|1[0-9]|2\d|3[01]))\b",
+                r"code|returncode|status|terminated with code)\s*[:=]?\s*(?P<minus>-(?:[1-8]|1[0-9]|2\d|3[01]))\b",
                 source="torchrun, subprocess",
             ),
         ),
@@ -552,6 +358,13 @@ register(
                 "torch.multiprocessing.spawn.ProcessRaisedException:",
                 "Process raised",
                 source="torch 1.6 to 2.15",
+            ),
+            Signature(
+                "ProcessExitedException",
+                "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with exit code 1",
+                "torch.multiprocessing.spawn.ProcessExitedException: process 3 terminated with signal SIGABRT",
+                r"ProcessExitedException: process \d+ terminated with exit code \d+",
+                source="torch 1.5 to 2.15",
             ),
             Signature(
                 "srun: error:",

@@ -1,17 +1,34 @@
-"""How ranks find each other: ports, addresses, interfaces, world size."""
+"""How ranks find each other: ports, addresses, the store."""
 
 from __future__ import annotations
 
-import re
+from dataclasses import replace
 
-from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import ECHO, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
+
+#: words of a rendezvous, and of other servers that take a port
+_OF_SERVERS = r"(?i)\.bind\(\(|tensorboard|uvicorn|http\.server|jupyter|visdom|gradio|flask|grpc"
+
+_OF_RANKS = r"(?i)c10d|TCPStore|torch\.distributed|rendezvous|torchrun|init_process_group|MASTER_|accelerate|deepspeed|lightning"
 
 
 def port(seen: Seen, verdict: Verdict) -> Verdict | None:
     number = seen.groups.get("port") or (seen.near(r"port:? ?(\d{2,5})|:(\d{4,5})\b", 4, 4) or [""])[0].strip(
         "port: "
     )
+    if not number and (bound := seen.near(r"\.bind\(\([^\n]*?,\s*(\d{2,5})\)|(?:port|PORT)\W{1,3}(\d{4,5})\b", 6, 2)):
+        number = bound[1] or bound[2]
+    if seen.has(_OF_SERVERS) and not seen.has(_OF_RANKS):
+        return with_message(
+            verdict,
+            f"{f'port {number}' if number else 'the port'} is taken: another process listens on it, most often a server "
+            "or run that was left behind",
+            Remediation(
+                "Find and end what holds it, or take another port",
+                (f"ss -ltnp | grep :{number or 'PORT'}", f"fuser -v -n tcp {number or 'PORT'}"),
+            ),
+        )
     number = number or "29500"
     return with_message(
         verdict,
@@ -31,15 +48,44 @@ def port(seen: Seen, verdict: Verdict) -> Verdict | None:
     )
 
 
-def not_started(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """A variable of torchrun's that is not set: the script was started without it."""
-    if match := re.search(r"environment variable (\w+) expected|^KeyError: '(\w+)'", seen.log.lines[seen.index].text):
+def joined(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A connection that is lost during the run is the end of the node that holds the store, not a missing rank."""
+    line = seen.log.lines[seen.index].text
+    if "RendezvousConnectionError" in line and seen.has(
+        r"keep-alive heartbeat to the rendezvous|(?i:failed to recv)|failed to shutdown the rendezvous|reset by peer"
+    ):
+        return replace(
+            with_message(
+                verdict,
+                "the node that holds the rendezvous store (the first one, MASTER_ADDR) ended or was cut off during the "
+                "run: its own log has the cause",
+                Remediation(
+                    "Read the log of that node: the first rank that failed there has the cause",
+                    (
+                        "grep -n -E 'Traceback|Error|Killed' NODE0_LOGS",
+                        "sacct -j JOBID -o JobID,NodeList,State,ExitCode,End",
+                    ),
+                ),
+            ),
+            kind=ECHO,
+        )
+    if "FileStore" in seen.log.text or "file://" in seen.log.text:
         return with_message(
             verdict,
-            f"{match[1] or match[2]} is not set: the script was started with python in place of torchrun, which sets RANK, "
-            "WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
+            f"{seen.groups.get('joined', 'not all')} ranks came to the rendezvous file: one was not started or cannot see "
+            "the file, or an old file of an earlier run is in its place",
+            Remediation(
+                "Remove the file before each run, and put it on a file system that all nodes share and that locks files",
+                ("rm -f /shared/rendezvous", "torchrun --standalone --nproc-per-node=gpu train.py"),
+            ),
         )
-    return with_message(verdict, verdict.message.replace("?", ""))
+    return with_message(verdict, verdict.message.replace("?", "not all"))
+
+
+def _named(seen: Seen) -> str:
+    """The address that the traceback's init_method names."""
+    match = seen.near(r"tcp://([\w.:-]+)")
+    return match[1] if match else "address"
 
 
 def _unresolved(seen: Seen) -> str:
@@ -113,11 +159,11 @@ register(
         ),
         (
             Signature(
-                "clients joined",
+                ("clients joined", "workers joined"),
                 "torch.distributed.DistStoreError: Timed out after 1801 seconds waiting for clients. 1/3 clients "
                 "joined.",
                 "3/3 clients joined",
-                r"waiting for clients\. (?P<joined>(?P<a>\d+)/(?!(?P=a)\b)\d+) clients joined",
+                r"waiting for (?:client|worker)s\. (?P<joined>(?P<a>\d+)/(?!(?P=a)\b)\d+) (?:clients joined|workers joined)",
                 source="torch 1.11 to 2.15",
             ),
             Signature(
@@ -157,6 +203,13 @@ register(
                 source="torch 1.10 to 2.15: rank 0 did not come",
             ),
             Signature(
+                "Timeout waiting for key: ",
+                "RuntimeError: Timeout waiting for key: default_pg/0/1 after 1800000 ms",
+                "waiting for the API key",
+                r"Timeout waiting for key: \S+ after \d+ ms",
+                source="torch 1.5 to 2.15, FileStore",
+            ),
+            Signature(
                 "wait timeout after",
                 "torch.distributed.DistStoreError: wait timeout after 300000ms, keys: /default_pg/0/store_based_barrier_key:1",
                 "wait timeout",
@@ -164,8 +217,8 @@ register(
                 source="torch 2.2 to 2.15, TCPStore",
             ),
         ),
-        judge=lambda seen, verdict: with_message(verdict, verdict.message.replace("?", "not all")),
-        explains=("DST21", "DST22"),
+        judge=joined,
+        explains=("DST22", "SES22"),
     ),
     Cause(
         "DST205",
@@ -233,65 +286,8 @@ register(
                 "socket interface found",
                 source="NCCL 2.x",
             ),
-            Signature(
-                "Unable to find interface for",
-                "RuntimeError: [enforce fail at device.cc] Unable to find interface for: [0.17.4.210]",
-                "interface for",
-                source="gloo",
-            ),
-            Signature(
-                ("Unable to resolve hostname to a", "makeDeviceForHostname"),
-                "RuntimeError: Unable to resolve hostname to a (local) address",
-                "resolve",
-                r"makeDeviceForHostname\(\)|Unable to resolve hostname to a \(local\) address",
-                source="gloo, torch 1.8 to 2.15",
-            ),
         ),
         explains=("DST2",),
-    ),
-    Cause(
-        "DST209",
-        "process-group-not-initialised",
-        "A collective or DDP was used before init_process_group, or without torchrun's environment.",
-        "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT come from torchrun.",
-        "the process group is not initialised{detail}: init_process_group was not called",
-        Remediation(
-            "Start the script with torchrun, and call init_process_group first",
-            ("torchrun --standalone --nproc-per-node=gpu train.py", "torch.distributed.init_process_group('nccl')"),
-        ),
-        (
-            Signature(
-                "Default process group has not been initialized",
-                "ValueError: Default process group has not been initialized, please make sure to call "
-                "init_process_group.",
-                "process group",
-                source="torch 1.0 to 2.15",
-            ),
-            Signature(
-                "environment variable ",
-                "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable "
-                "RANK expected, but not set",
-                "RANK",
-                r"environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|LOCAL_RANK) expected, but not set",
-                source="torch 1.0 to 2.15",
-            ),
-            Signature(
-                "environment variable ",
-                "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable "
-                "WORLD_SIZE expected, but not set",
-                "environment variable x",
-                r"environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set",
-                source="torch 1.0 to 2.15",
-            ),
-            Signature(
-                "KeyError: '",
-                "KeyError: 'LOCAL_RANK'",
-                "KeyError: 'rank'",
-                r"^KeyError: '(?P<variable>LOCAL_RANK|RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|LOCAL_WORLD_SIZE)'$",
-                source="python 3.8 to 3.14, os.environ",
-            ),
-        ),
-        judge=not_started,
     ),
     Cause(
         "DST210",
@@ -332,6 +328,14 @@ register(
                 source="torch 1.10 to 2.15",
             ),
             Signature(
+                ("connect() timed out", "RuntimeError: Connection timed out", "RuntimeError: Socket Timeout"),
+                "    store = TCPStore(result.hostname, result.port, world_size, start_daemon)\nRuntimeError: connect() timed out.",
+                "TimeoutError: [Errno 110] Connection timed out",
+                r"RuntimeError: (?:connect\(\) timed out|Connection timed out|Socket Timeout)",
+                also=(r"rendezvous|TCPStore|init_process_group|c10d",),
+                source="torch 1.0 to 1.12",
+            ),
+            Signature(
                 "Connect to",
                 "NCCL WARN socketStartConnect: Connect to 10.0.0.2<40003> failed : No route to host",
                 "Connect to w&b",
@@ -349,9 +353,9 @@ register(
         ),
         kind=VAGUE,
         judge=lambda seen, verdict: with_message(
-            verdict, _unresolved(seen) or verdict.message.replace("?", seen.groups.get("h", "address"))
+            verdict, _unresolved(seen) or verdict.message.replace("?", seen.groups.get("h") or _named(seen))
         ),
-        explains=("DST22",),
+        explains=("DST202", "DST22", "SES22"),
     ),
     Cause(
         "DST214",
@@ -378,173 +382,50 @@ register(
         explains=("DST2",),
     ),
     Cause(
-        "DST232",
-        "local-rank-argument-of-old-launcher",
-        "The script and the launcher pass the local rank in different ways.",
-        "torch.distributed.launch passes --local-rank (before torch 2.0 --local_rank); torchrun sets LOCAL_RANK only.",
-        "the script does not know the launcher's argument {what}: torch.distributed.launch passes it, torchrun sets LOCAL_RANK in its place",
+        "DST255",
+        "agents-not-at-exit-barrier",
+        "The agents of the other nodes did not come to the barrier at the exit.",
+        "Each agent of torchrun waits for the others when its ranks have ended. A node whose ranks still work, or that "
+        "ended without a word, keeps it waiting until the time is over.",
+        "the other agents did not come to the barrier at the exit: their nodes still work, or ended without a word",
         Remediation(
-            "Start with torchrun and read LOCAL_RANK from the environment, or accept both spellings",
+            "Read the logs of the other nodes; where ranks end at different times, meet at a barrier before the end",
             (
-                "torchrun --nproc-per-node=gpu train.py",
-                "local_rank = int(os.environ['LOCAL_RANK'])",
-                "parser.add_argument('--local-rank', '--local_rank', type=int)",
+                "torch.distributed.barrier(); torch.distributed.destroy_process_group()",
+                "grep -n -E 'Traceback|Error' NODE_LOGS",
             ),
         ),
         (
             Signature(
-                "unrecognized arguments:",
-                "train.py: error: unrecognized arguments: --local-rank=0",
-                "error: unrecognized arguments: --lr=0",
-                r"unrecognized arguments:[^\n]*(?P<what>--local[-_]rank)",
-                source="torch 1.0 to 2.15",
+                ("Error waiting on exit barrier", "/terminal_state"),
+                "torch.distributed.elastic.agent.server.api: [ERROR] Error waiting on exit barrier. Elapsed: 300.1 seconds",
+                "Done waiting for other agents.",
+                r"Error waiting on exit barrier|wait timeout after \d+ms, keys: \S*/terminal_state",
+                source="torch 1.9 to 2.15, torch elastic",
             ),
         ),
+        kind=ECHO,
+        explains=("DST202", "DST210", "DST22", "SES22"),
     ),
     Cause(
-        "DST233",
-        "launcher-has-no-slots",
-        "The launcher or scheduler has no room for what was asked.",
-        "mpirun counts cores as slots; Slurm knows GPUs as a generic resource by a name of its own.",
-        "the launcher cannot start the processes: {what}",
+        "DST254",
+        "rendezvous-closed",
+        "The rendezvous was closed before this node came to it.",
+        "The other nodes had ended, or finished, already; or the ID is that of a job that has ended.",
+        "the rendezvous was closed already: the other nodes have ended, or --rdzv-id belongs to a job that is over",
         Remediation(
-            "Ask for what the nodes have",
-            (
-                "sinfo -o '%N %c %G %t'",
-                "mpirun --oversubscribe -np 8 ...",
-                "mpirun --hostfile hosts ...  # node1 slots=8",
-            ),
+            "Read the logs of the nodes that ended first; start all nodes anew with an ID of their own",
+            ("torchrun --rdzv-id=$SLURM_JOB_ID --rdzv-backend=c10d --rdzv-endpoint=HOST:29500 ...",),
         ),
         (
             Signature(
-                "not enough slots available",
-                "There are not enough slots available in the system to satisfy the 8",
-                "slots available",
-                r"(?P<what>not enough slots available in the system)",
-                source="Open MPI 2 to 5",
-            ),
-            Signature(
-                "generic resource (gres)",
-                "srun: error: Unable to create step for job 123: Invalid generic resource (gres) specification",
-                "gres=gpu:1",
-                r"(?P<what>Invalid generic resource \(gres\) specification)",
-                source="Slurm 18 to 25",
+                "RendezvousClosedError",
+                "torch.distributed.elastic.rendezvous.api.RendezvousClosedError",
+                "RendezvousTimeoutError",
+                source="torch 1.9 to 2.15",
             ),
         ),
-    ),
-    Cause(
-        "DST234",
-        "mpirun-as-root",
-        "mpirun refuses to run as root.",
-        "Open MPI guards against it; in a container it is harmless.",
-        "mpirun refuses to run as root",
-        Remediation(
-            "Run as another user, or allow it in a container",
-            (
-                "docker run --user $(id -u):$(id -g) ...",
-                "mpirun --allow-run-as-root ...",
-            ),
-        ),
-        (
-            Signature(
-                "attempt to run as root",
-                "mpirun has detected an attempt to run as root.",
-                "run as root",
-                r"detected an attempt to run as root",
-                source="Open MPI 1.8 to 5",
-            ),
-        ),
-    ),
-    Cause(
-        "DST212",
-        "ports-or-pids-exhausted",
-        "No more processes or threads can be made.",
-        "The container's limit of PIDs, or ulimit -u, is reached: workers, compile threads and OpenMP add up.",
-        "no more threads or processes can be made: the limit of PIDs (docker --pids-limit, the pids cgroup) or "
-        "ulimit -u is reached",
-        Remediation(
-            "Raise the limit, or use fewer workers and threads",
-            (
-                "docker run --pids-limit=-1 ...",
-                "ulimit -u",
-                "cat /sys/fs/cgroup/pids.max /sys/fs/cgroup/pids.current",
-                "export OMP_NUM_THREADS=4",
-            ),
-        ),
-        (
-            Signature(
-                "can't start new thread",
-                "RuntimeError: can't start new thread",
-                "start new thread",
-                source="python 3.8 to 3.14",
-            ),
-            Signature(
-                ("Resource temporarily", "OMP: Error #34", "libgomp: Thread creation failed"),
-                "BlockingIOError: [Errno 11] Resource temporarily unavailable",
-                "OSError: Unable to open file (unable to lock file, errno = 11, error message = 'Resource "
-                "temporarily unavailable')",
-                r"^(?![^\n]*lock file)[^\n]*(?:\[Errno 11\] Resource temporarily "
-                r"unavailable$|pthread_create[^\n]*Resource temporarily|fork[^\n]*Resource temporarily "
-                r"unavailable|OMP: Error #34|libgomp: Thread creation failed[^\n]*)",
-                source="python 3.8 to 3.14, libgomp, bash",
-            ),
-            Signature(
-                "libgomp: Thread creation failed",
-                "libgomp: Thread creation failed: Resource temporarily unavailable",
-                "libgomp: ok",
-                source="gcc",
-            ),
-            Signature(
-                "OMP: Error #34",
-                "OMP: Error #34: System unable to allocate necessary resources for OMP thread:",
-                "OMP: Info",
-                source="LLVM OpenMP",
-            ),
-            Signature(
-                "pthread_create failed",
-                "OpenBLAS blas_thread_init: pthread_create failed for thread 63 of 64: Resource temporarily "
-                "unavailable",
-                "pthread_create",
-                source="OpenBLAS",
-            ),
-        ),
-    ),
-    Cause(
-        "DST213",
-        "nccl-without-gpus",
-        "The NCCL backend was chosen where there is no GPU or no NCCL.",
-        "NCCL needs GPUs and a torch that was built with it.",
-        "the NCCL backend was chosen, and {what}",
-        Remediation(
-            "Use gloo on the CPU, or give the job GPUs and a CUDA build of torch",
-            (
-                "torch.distributed.init_process_group('gloo')",
-                "nvidia-smi -L",
-                'python -c "import torch; print(torch.version.cuda, torch.distributed.is_nccl_available())"',
-            ),
-        ),
-        (
-            Signature(
-                "ProcessGroupNCCL is only supported with GPUs",
-                "RuntimeError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
-                "ProcessGroupNCCL started",
-                r"(?P<gpu>ProcessGroupNCCL is only supported with GPUs)",
-                source="torch 1.7 to 2.15",
-            ),
-            Signature(
-                "have NCCL built in",
-                "RuntimeError: Distributed package doesn't have NCCL built in",
-                "NCCL built in",
-                r"Distributed package doesn't have NCCL built in",
-                source="torch 1.0 to 2.15",
-            ),
-        ),
-        explains=("GPU212",),
-        judge=lambda seen, verdict: with_message(
-            verdict,
-            verdict.message.replace(
-                "?", "no GPU is visible" if "gpu" in seen.groups else "this torch was built without it (a CPU build)"
-            ),
-        ),
+        kind=ECHO,
+        explains=("DST22", "SES22"),
     ),
 )

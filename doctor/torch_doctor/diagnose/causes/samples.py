@@ -2,8 +2,52 @@
 
 from __future__ import annotations
 
-from torch_doctor.diagnose.cause import Cause, Signature, register
+from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
+
+#: start of the error -> (what it means, what to do, commands)
+_ARGUMENTS = (
+    (
+        "num_samples should be",
+        "the data set is empty (len() is 0): a wrong path or pattern, most often",
+        "Look at what the data set found before the DataLoader is made",
+        ("print(len(dataset), dataset.root)", "ls -l DATA | head; find DATA -name '*.jpg' | wc -l"),
+    ),
+    (
+        "prefetch_factor",
+        "prefetch_factor is given, and there are no workers",
+        "Set num_workers above 0, or leave prefetch_factor out",
+        ("DataLoader(ds, num_workers=4, prefetch_factor=2)", "DataLoader(ds, num_workers=0, prefetch_factor=None)"),
+    ),
+    (
+        "persistent_workers",
+        "persistent_workers is given, and there are no workers",
+        "Set num_workers above 0, or leave persistent_workers out",
+        (
+            "DataLoader(ds, num_workers=4, persistent_workers=True)",
+            "DataLoader(ds, persistent_workers=num_workers > 0)",
+        ),
+    ),
+    (
+        "DataLoader with IterableDataset",
+        "an IterableDataset has no order that the DataLoader could shuffle or sample",
+        "Leave shuffle, sampler and batch_sampler out, and shuffle in the data set",
+        (
+            "DataLoader(iterable_ds, batch_size=32)",
+            "dataset = dataset.shuffle(buffer_size=10_000)  # datasets, webdataset",
+        ),
+    ),
+)
+
+
+def arguments(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Each of the DataLoader's refusals has a remedy of its own."""
+    what = seen.groups.get("what", "")
+    for start, message, todo, commands in _ARGUMENTS:
+        if what.startswith(start):
+            return with_message(verdict, f"{message} ({what})", Remediation(todo, commands))
+    return verdict
+
 
 register(
     Cause(
@@ -63,6 +107,7 @@ register(
                 source="torch 1.0 to 2.15",
             ),
         ),
+        judge=arguments,
     ),
     Cause(
         "WRK234",
@@ -114,7 +159,7 @@ register(
         "data-file-damaged",
         "A data file is cut short or has another format.",
         "A Parquet, Arrow or NumPy file ends with its index or states its length; a copy or download that was cut lacks it. A Git LFS pointer or an error page is another format.",
-        "a data file is cut short or is no such file ({what})",
+        "a data file is empty, cut short or has another format than its name says ({what})",
         Remediation(
             "Compare its size and first bytes with the source and fetch it again",
             (
@@ -156,11 +201,43 @@ register(
                 source="NumPy 1.x and 2.x, np.load",
             ),
             Signature(
+                (
+                    "Compressed file ended before the end-of-stream marker",
+                    "invalid header @",
+                    "unexpected end of data @",
+                ),
+                "EOFError: Compressed file ended before the end-of-stream marker was reached",
+                "the end-of-stream marker was reached",
+                r"(?P<what>Compressed file ended before the end-of-stream marker|(?:invalid header|unexpected end of data) @ \S+)",
+                source="python 3.8 to 3.14 gzip, lzma; webdataset",
+            ),
+            Signature(
+                "cannot mmap an empty file",
+                "ValueError: cannot mmap an empty file",
+                "mmap of an empty list",
+                r"(?P<what>cannot mmap an empty file)",
+                source="python 3.8 to 3.14, mmap and np.memmap: the file has 0 bytes",
+            ),
+            Signature(
+                "you tried to mmap 0GB",
+                "RuntimeError: unable to mmap memory: you tried to mmap 0GB.",
+                "you tried to mmap 12GB",
+                r"(?P<what>unable to mmap memory: you tried to mmap 0GB)",
+                source="torch 0.4 to 1.13, TH/THAllocator.c: the file has 0 bytes",
+            ),
+            Signature(
                 "magic string is not correct",
                 "ValueError: the magic string is not correct; expected b'\\x93NUMPY', got b'versio'",
                 "magic string",
                 r"(?P<what>magic string is not correct[^\n]{0,60})",
                 source="NumPy 1.x and 2.x, np.load",
+            ),
+            Signature(
+                "Failed to interpret file",
+                "_pickle.UnpicklingError: Failed to interpret file 'data/train.npy' as a pickle",
+                "interpret the file",
+                r"(?P<what>Failed to interpret file '[^']*' as a pickle)",
+                source="NumPy 1.x and 2.x, np.load: neither .npy nor .npz, such as a Git LFS pointer",
             ),
             Signature(
                 "during blosc decompression",

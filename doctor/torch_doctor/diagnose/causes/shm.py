@@ -22,7 +22,7 @@ FEW_MAPS, LARGE_MAP = 10_000, 64 << 20
 _MAPPED = r"(?i)\blmdb\b|memmap|\bmmap\b|safetensors|\barrow\b|\.lmdb\b"
 
 
-_SHM_SHORT = r"(?i)/dev/shm[^\n]*\b(?:9\d|100)%|shm[^\n]{0,12}\b64 ?Mi?B?\b|\b(?:9\d|100)% /dev/shm|--shm-size[= ]?64"
+_SHM_SHORT = r"(?i)/dev/shm[^\n]*\b(?:9\d|100)%|shm[^\n]{0,12}\b64 ?Mi?B?\b|\b(?:9\d|100)% /dev/shm|--shm-size[= ]?64|SHMEM allocation limit is set to the default of 64MB"
 
 
 _DF = r"^\S+\s+(?P<size>[\d.]+)(?P<unit>[GT])i?\s+\S+\s+\S+\s+(?P<used>\d+)%\s+/dev/shm$"
@@ -57,7 +57,7 @@ def _plenty(seen: Seen) -> str:
     free = seen.machine.number("shm.free_bytes", "shm.available_bytes")
     if free is not None:
         return f"/dev/shm has {mib(free)} free on this machine" if free >= PLENTY else ""
-    line = seen.find(_DF)
+    line = seen.told(_DF)
     if line and int(line["used"]) < 80 and (float(line["size"]) >= 4 or line["unit"] == "T"):
         return f"/dev/shm has {line['size']}{line['unit']}iB of which {line['used']} % are used"
     return ""
@@ -67,12 +67,12 @@ def many_maps(seen: Seen, verdict: Verdict) -> Verdict | None:
     """``/torch_PID_RAND_N``: N counts the mappings of that process; near 65530 it is vm.max_map_count."""
     number = int(seen.groups.get("n", "0"))
     size = int(seen.groups.get("bytes", "0"))
-    if number and number < FEW_MAPS and size >= LARGE_MAP:
+    if number < FEW_MAPS and size >= LARGE_MAP:
+        count = f", and the process had made only {number}" if number else ""
         return with_message(
             verdict,
-            f"one mapping of {mib(size)} failed with errno 12, and the process had made only {number}: no RAM or "
-            "address space is left for it (the memory limit, ulimit -v, or strict overcommit), not "
-            "vm.max_map_count",
+            f"one mapping of {mib(size)} failed with errno 12{count}: no RAM or address space is left for it (the "
+            "memory limit, ulimit -v, or strict overcommit), not vm.max_map_count",
             Remediation(
                 "Compare what is shared with the memory limit, and share it in smaller pieces",
                 ("free -g; ulimit -v", "cat /sys/fs/cgroup/memory.max", "sysctl vm.overcommit_memory"),
@@ -177,6 +177,15 @@ register(
                 source="python 3.8 to 3.14, multiprocessing/synchronize.py",
             ),
             Signature(
+                "shared_memory.py",
+                '  File "/usr/lib/python3.11/multiprocessing/shared_memory.py", line 121, in __init__\n'
+                "    os.ftruncate(self._fd, size)\nOSError: [Errno 28] No space left on device",
+                '  File "/usr/lib/python3.11/multiprocessing/shared_memory.py", line 104, in __init__\n'
+                "FileExistsError: [Errno 17] File exists: '/cache_0'",
+                r"multiprocessing/shared_memory\.py\"[^\n]*\n(?:.*\n){1,6}?.*\[Errno 28\] No space left on device",
+                source="python 3.8 to 3.14, multiprocessing/shared_memory.py",
+            ),
+            Signature(
                 ("plasma", "object store"),
                 "The object store is using /dev/shm ... plasma: No space left on device",
                 "plasma store started",
@@ -189,6 +198,15 @@ register(
                 "RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2_3>: Permission denied (13)",
                 r"unable to allocate shared memory\(shm\) for file <(?P<file>[^>]*)>: (?:Resource temporarily unavailable|Cannot allocate memory|Disk quota exceeded)",
                 source="torch 2.1 to 2.15, aten/src/ATen/MapAllocator.cpp",
+            ),
+            Signature(
+                "unable to mmap",
+                "shm              64M   64M     0 100% /dev/shm\nRuntimeError: unable to mmap 602112 bytes from file "
+                "</torch_99_2810_3>: Invalid argument (22)",
+                "RuntimeError: unable to mmap 602112 bytes from file </torch_99_2810_3>: Invalid argument (22)",
+                r"unable to mmap \d+ bytes from file </torch_[^>]*>: (?:Invalid argument|No space left)",
+                also=(_SHM_SHORT,),
+                source="torch 1.0 to 2.15, with df beside it",
             ),
             Signature(
                 "joblib_memmapping_folder",
@@ -315,15 +333,6 @@ register(
                 r"unable to open shared memory object <[^>]*> in [\w-]+ mode: No such file",
                 source="torch 1.5 to 2.15, aten/src/ATen/MapAllocator.cpp",
             ),
-            Signature(
-                "torch_shm_manager",
-                "RuntimeError: error executing torch_shm_manager at "
-                '"/opt/venv/lib/python3.11/site-packages/torch/bin/torch_shm_manager" '
-                "at ../torch/lib/libshm/core.cpp:99",
-                "torch_shm_manager started",
-                r"(?:error executing|no response from|Cannot execute) torch_shm_manager",
-                source="torch 0.4 to 2.15, torch/lib/libshm",
-            ),
         ),
         kind=VAGUE,
         explains=("WRK20",),
@@ -338,8 +347,14 @@ register(
         "/dev/shm is missing or this user cannot write to it: multiprocessing and OpenMP cannot make their "
         "semaphores",
         Remediation(
-            "Mount a tmpfs of mode 1777 on /dev/shm",
-            ("ls -ld /dev/shm", "docker run --shm-size=8g ...", "mount -t tmpfs -o size=8g,mode=1777 shm /dev/shm"),
+            "Mount a tmpfs of mode 1777 on /dev/shm; where the platform allows none (AWS Lambda, some sandboxes), load "
+            "in the main process with num_workers=0",
+            (
+                "ls -ld /dev/shm",
+                "docker run --shm-size=8g ...",
+                "mount -t tmpfs -o size=8g,mode=1777 shm /dev/shm",
+                "DataLoader(..., num_workers=0)",
+            ),
         ),
         (
             Signature(

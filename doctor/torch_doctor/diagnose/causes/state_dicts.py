@@ -1,4 +1,4 @@
-"""Keys and shapes of a checkpoint against the model's."""
+"""Keys of a checkpoint against the model's."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ LIST_KEYS = (
     "python -c \"import sys, torch; print(*torch.load(sys.argv[1], map_location='cpu', weights_only=True), "
     "sep='\\n')\" CHECKPOINT"
 )
+
 
 _PREFIXES = {
     "module.": ("a DataParallel or DistributedDataParallel model", "model.module.state_dict()"),
@@ -40,16 +41,24 @@ def keys(seen: Seen, verdict: Verdict) -> Verdict | None:
     missing = _keys("Missing", text)
     unexpected = _keys("Unexpected", text)
     saved, wanted = _wrappers(unexpected), _wrappers(missing)
-    if saved and not wanted:
+    if saved and wanted and saved != wanted:
+        return _both_wrapped(verdict, saved, wanted)
+    if saved and not wanted and not any("_flat_param" in name for name in unexpected):
         return _saved_wrapped(verdict, saved)
     if wanted and not saved:
         return _loaded_wrapped(verdict, wanted)
     if "size mismatch" in text:
         return None
+    if known := _adapters(verdict, missing, unexpected) or _harmless(verdict, missing, unexpected):
+        return known
+    if any("_flat_param" in name for name in unexpected):
+        return _flat(verdict)
     if nested := _PARTS.intersection(unexpected):
         return _whole_file(verdict, sorted(nested, key=len, reverse=True)[0])
     if part := _submodule(missing, unexpected):
         return _of_a_part(verdict, *part)
+    if (missing or unexpected) and not (missing and unexpected):
+        return _one_sided(verdict, missing, unexpected)
     return with_message(
         verdict,
         f"the checkpoint's keys are not those of the model: {len(missing)} missing, {len(unexpected)} unexpected: "
@@ -64,11 +73,73 @@ def keys(seen: Seen, verdict: Verdict) -> Verdict | None:
     )
 
 
+#: entries that carry no weights, and came or went with a version. Source: torch, transformers, timm, thop.
+_BUFFERS = re.compile(
+    r"(?:position_ids|num_batches_tracked|relative_position_index|inv_freq|total_ops|total_params|attn_mask|masked_bias"
+    r"|token_type_ids|attn\.bias|_extra_state)$"
+)
+
+
+def _harmless(verdict: Verdict, missing: list[str], unexpected: list[str]) -> Verdict | None:
+    """Buffers that another version keeps or drops: the weights are all there."""
+    names = missing + unexpected
+    if not names or not all(_BUFFERS.search(name) for name in names):
+        return None
+    kinds = ", ".join(sorted({name.rsplit(".", 1)[-1] for name in names}))
+    return with_message(
+        verdict,
+        f"only buffers without weights differ ({kinds}): another version of the library or a profiler made or dropped them",
+        Remediation(
+            "Load with strict=False, and see that nothing else is missing; or load with the version that saved it",
+            (
+                "missing, unexpected = model.load_state_dict(state, strict=False); print(missing, unexpected)",
+                f"for k in [k for k in state if k.endswith({names[0].rsplit('.', 1)[-1]!r})]: state.pop(k)",
+            ),
+        ),
+        missing=len(missing),
+        unexpected=len(unexpected),
+    )
+
+
+def _adapters(verdict: Verdict, missing: list[str], unexpected: list[str]) -> Verdict | None:
+    """LoRA layers on one side only: an adapter for a bare model, or bare weights for a wrapped one."""
+    wanted = [name for name in missing if "lora_" in name or ".base_layer." in name]
+    saved = [name for name in unexpected if "lora_" in name or ".base_layer." in name]
+    if saved and not wanted:
+        return with_message(
+            verdict,
+            "the checkpoint holds LoRA adapter weights, and the model that loads it has no adapter layers",
+            Remediation(
+                "Load it as an adapter onto the base model, and merge it where a bare model is wanted",
+                (
+                    "model = PeftModel.from_pretrained(base_model, ADAPTER_FOLDER)",
+                    "model = model.merge_and_unload()",
+                ),
+            ),
+        )
+    if wanted and not saved:
+        return with_message(
+            verdict,
+            "the model has LoRA adapter layers (PEFT), and the checkpoint holds none: it is the base model's or a merged one",
+            Remediation(
+                "Load the base weights before get_peft_model; load an adapter through PEFT",
+                (
+                    "base.load_state_dict(state); model = get_peft_model(base, config)",
+                    "set_peft_model_state_dict(model, adapter_state)",
+                    "PeftModel.from_pretrained(base, ADAPTER_FOLDER)",
+                ),
+            ),
+        )
+    return None
+
+
 def _submodule(missing: list[str], unexpected: list[str]) -> tuple[str, bool] | None:
     """The prefix of which one side's keys are the other side's without it, and whether the checkpoint has it."""
     for inner, outer, saved in ((unexpected, missing, False), (missing, unexpected, True)):
         shared = {name for name in outer if any(name.endswith("." + short) for short in inner)}
-        if inner and len(shared) >= 0.8 * len(outer) and shared:
+        found = {short for short in inner if any(name.endswith("." + short) for name in shared)}
+        enough = len(shared) >= 0.8 * len(outer) or (len(found) >= 2 and len(found) >= 0.8 * len(inner))
+        if inner and shared and enough:
             name = next(iter(sorted(shared)))
             short = max((s for s in inner if name.endswith("." + s)), key=len)
             prefix = name[: -len(short)]
@@ -141,6 +212,63 @@ def _saved_wrapped(verdict: Verdict, prefixes: list[str]) -> Verdict:
             (*strip, *saves),
         ),
         prefix=chain,
+    )
+
+
+def _flat(verdict: Verdict) -> Verdict:
+    return with_message(
+        verdict,
+        "the checkpoint holds FSDP's flat parameters (_flat_param): a rank's local state, which only the same FSDP wrapping with as "
+        "many ranks can read",
+        Remediation(
+            "Load it into the FSDP model that saved it, and save the full state from there",
+            (
+                "full = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))",
+                "with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT): state = model.state_dict()",
+            ),
+        ),
+    )
+
+
+def _one_sided(verdict: Verdict, missing: list[str], unexpected: list[str]) -> Verdict:
+    """Where only one list is there, everything else fits: a part was added or taken away."""
+    names = missing or unexpected
+    parts = ", ".join(sorted({name.rsplit(".", 1)[0] if "." in name else name for name in names})[:4])
+    if missing:
+        message = f"the checkpoint lacks {parts} ({len(missing)} keys); everything else fits: the model has a part that is new"
+        remedy = "Load the rest on purpose and train that part, or take the checkpoint that holds it"
+    else:
+        message = f"the checkpoint has {parts} ({len(unexpected)} keys), which the model does not have; everything else fits"
+        remedy = "Leave them out on purpose, or build the model with that part"
+    return with_message(
+        verdict,
+        message,
+        Remediation(
+            remedy,
+            (
+                f"missing, unexpected = model.load_state_dict(state, strict=False); assert set({'missing' if missing else 'unexpected'}) == "
+                "EXPECTED",
+                LIST_KEYS,
+            ),
+        ),
+        missing=len(missing),
+        unexpected=len(unexpected),
+    )
+
+
+def _both_wrapped(verdict: Verdict, saved: list[str], wanted: list[str]) -> Verdict:
+    """Two wrappers that are not the same: the bare weights fit both."""
+    strip = tuple(f"torch.nn.modules.utils.consume_prefix_in_state_dict_if_present(state, {p!r})" for p in saved)
+    inner = ".".join(p.strip(".") for p in wanted)
+    return with_message(
+        verdict,
+        f"the checkpoint's keys start with {''.join(saved)} ({_PREFIXES[saved[0]][0]}), those of the model with "
+        f"{''.join(wanted)} ({_PREFIXES[wanted[0]][0]})",
+        Remediation(
+            f"Strip {''.join(saved)} and load into the bare model, before or inside its wrapper",
+            (*strip, f"model.{inner}.load_state_dict(state)"),
+        ),
+        prefix="".join(saved),
     )
 
 
@@ -241,52 +369,5 @@ register(
             else verdict.message.replace(seen.groups["missing"], str(seen.groups["missing"].count("',") + 1)),
         ),
         decide=LIST_KEYS,
-    ),
-    Cause(
-        "CKP209",
-        "parameter-size-mismatch",
-        "A parameter's shape in the checkpoint is not the model's.",
-        "Another number of classes, vocabulary or width; strict does not matter for shapes.",
-        "{name} has shape {saved} in the checkpoint and {model} in the model: another number of classes, "
-        "vocabulary size or width",
-        Remediation(
-            "Build the model with the saved configuration, or drop the layers that differ before loading",
-            ("state.pop('fc.weight'); state.pop('fc.bias')", LIST_KEYS),
-        ),
-        (
-            Signature(
-                "size mismatch for",
-                "\tsize mismatch for fc.weight: copying a param with shape torch.Size([1000, 512]) from "
-                "checkpoint, the shape in current model is torch.Size([10, 512]).",
-                "size mismatch, m1",
-                r"size mismatch for (?P<name>[\w.]+): copying a param with shape "
-                r"(?:torch\.Size\()?(?P<saved>\[[^\]]*\]|\([^)]*\))\)? from checkpoint, the shape in current model "
-                r"is (?:torch\.Size\()?(?P<model>\[[^\]]*\]|\([^)]*\))",
-                source="torch 0.4 to 2.15",
-            ),
-        ),
-        explains=("CKP201",),
-    ),
-    Cause(
-        "CKP211",
-        "optimizer-state-mismatch",
-        "The saved optimizer state does not fit the optimizer.",
-        "The parameter groups or their sizes differ: frozen layers, another order, another optimizer.",
-        "the optimizer's saved state does not fit its parameter groups",
-        Remediation(
-            "Build the same parameter groups before loading, or start the optimizer afresh",
-            ("optimizer = AdamW(model.parameters())  # no load_state_dict",),
-        ),
-        (
-            Signature(
-                "loaded state dict ",
-                "ValueError: loaded state dict contains a parameter group that doesn't match the size of "
-                "optimizer's group",
-                "loaded state dict from x",
-                r"loaded state dict (?:contains a parameter group that doesn't match|has a different number of "
-                r"parameter groups)",
-                source="torch 0.4 to 2.15",
-            ),
-        ),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from torch_doctor.diagnose.cause import FATAL, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import FATAL, HINT, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
 
@@ -50,6 +50,18 @@ register(
                 source="screen 4 and 5",
             ),
         ),
+        judge=lambda seen, verdict: (
+            with_message(
+                verdict,
+                "docker was told to use a terminal (-t), and its own input is none (a job, CI, a pipe)",
+                Remediation(
+                    "Leave -t out there: -i alone takes a pipe",
+                    ("docker run -i ...  # in place of -it", "docker exec CONTAINER ..."),
+                ),
+            )
+            if "the input device" in seen.log.lines[seen.index].text
+            else verdict
+        ),
     ),
     Cause(
         "SES206",
@@ -70,6 +82,13 @@ register(
                 source="tmux 1.8 to 3.6",
             ),
             Signature(
+                "find terminfo database",
+                "open terminal failed: can't find terminfo database",
+                "terminfo database updated",
+                r"can't find (?P<term>terminfo database)",
+                source="tmux 1.8 to 3.6",
+            ),
+            Signature(
                 "unknown terminal type",
                 "'xterm-ghostty': unknown terminal type.",
                 "unknown type",
@@ -84,6 +103,74 @@ register(
                 source="screen 4 and 5",
             ),
         ),
+        judge=lambda seen, verdict: (
+            with_message(verdict, "this image has no terminfo database, so that no terminal type is known")
+            if seen.groups["term"] == "terminfo database"
+            else verdict
+        ),
+    ),
+    Cause(
+        "SES258",
+        "reader-of-output-gone",
+        "The program printed into a pipe whose reader had ended.",
+        "head, less or a tee that was killed closes the pipe; the next print fails. No other process of the run is at fault.",
+        "a print failed: the program that reads its output (head, less, tee, a viewer) ended first",
+        Remediation(
+            "Write to a file and look at that, or let the reader read to the end",
+            (
+                "python train.py > train.log 2>&1; head -20 train.log",
+                "torch-doctor run --name exp1 -- python train.py",
+            ),
+        ),
+        (
+            Signature(
+                "BrokenPipeError: [Errno 32] Broken pipe",
+                '  File "train.py", line 30, in <module>\n    print(loss)\nBrokenPipeError: [Errno 32] Broken pipe',
+                '  File "multiprocessing/connection.py", line 368, in _send\n    n = write(self._handle, buf)\nBrokenPipeError: [Errno '
+                "32] Broken pipe",
+                r"(?:print\(|sys\.stdout|sys\.stderr|console\.print)[^\n]*\n(?:[^\n]*\n){0,2}?BrokenPipeError: \[Errno 32\] Broken pipe",
+                source="python 3.8 to 3.14",
+            ),
+        ),
+        explains=("WRK222",),
+    ),
+    Cause(
+        "SES259",
+        "terminal-of-session-lost",
+        "The terminal of a tmux client is gone; the session is not.",
+        "The SSH connection or the window closed. What runs in the session goes on.",
+        "tmux lost the terminal of its client: the connection or window was closed, and the session itself goes on",
+        Remediation("Attach to it again", ("tmux ls; tmux attach -t NAME",)),
+        (
+            Signature(
+                "[lost tty]",
+                "[lost tty]",
+                "lost tty",
+                r"^\[lost tty\]",
+                source="tmux 1.8 to 3.6",
+            ),
+        ),
+        kind=HINT,
+    ),
+    Cause(
+        "SES260",
+        "no-systemd-here",
+        "systemctl was called where systemd is not PID 1.",
+        "In a container the main process is PID 1: services are not started with systemctl there.",
+        "systemctl cannot work here: systemd is not PID 1, as in most containers",
+        Remediation(
+            "Start the program itself in the foreground, one service a container; on a host use systemctl there",
+            ("docker run -d --init IMAGE python train.py", "ps -p 1 -o comm="),
+        ),
+        (
+            Signature(
+                ("not been booted with systemd", "Failed to get D-Bus connection"),
+                "System has not been booted with systemd as init system (PID 1). Can't operate.",
+                "booted with systemd",
+                source="systemd 219 to 258",
+            ),
+        ),
+        kind=VAGUE,
     ),
     Cause(
         "SES207",
@@ -326,6 +413,43 @@ register(
                 source="screen 4 and 5",
             ),
         ),
+    ),
+    Cause(
+        "SES292",
+        "no-such-session",
+        "No session of that name can be attached.",
+        "It has ended, has another name, belongs to another user or socket, or (screen) is attached elsewhere.",
+        "the session[[ {name}]] is not there: it has ended, has another name, or belongs to another user or socket",
+        Remediation(
+            "List the sessions with the user that started it; a session of screen that is attached elsewhere is taken "
+            "over with -d -r",
+            ("tmux ls; echo $TMUX_TMPDIR; id -un", "screen -ls; screen -d -r NAME"),
+        ),
+        (
+            Signature(
+                "(Attached)",
+                "There is a screen on:\n\t12123.train\t(Attached)\nThere is no screen to be resumed matching train.",
+                "There is a screen on:\n\t12123.train\t(Detached)\nThere is no screen to be resumed matching x.",
+                r"(?P<attached>\(Attached\))(?:[^\n]*\n){1,12}?There is no screen to be resumed",
+                source="screen 4 and 5",
+            ),
+            Signature(
+                ("can't find session", "no current session", "session not found"),
+                "can't find session: train",
+                "find session",
+                r"^(?:tmux: )?(?:can't find session:? ?(?P<name>\S*)|no current session|session not found: \S*)",
+                source="tmux 1.8 to 3.6",
+            ),
+        ),
+        kind=VAGUE,
+        judge=lambda seen, verdict: (
+            with_message(
+                verdict, "the session is attached on another terminal (Attached), so that screen -r does not take it"
+            )
+            if "attached" in seen.groups
+            else verdict
+        ),
+        explains=("SES214",),
     ),
     Cause(
         "SES244",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from torch_doctor.diagnose.cause import CAUSES, ECHO, UNKNOWN
+from torch_doctor.diagnose.cause import CAUSES, ECHO, UNKNOWN, Seen
 from torch_doctor.diagnose.runs import failures, first_failed_rank
 from torch_doctor.facts.log import LogFacts
 from torch_doctor.model import Finding, Location, Remediation, Severity
@@ -15,11 +15,14 @@ from torch_doctor.registry import check
 _ERROR_LINE = re.compile(
     r"^\s*(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit|Failure)\b(?:: "
     r".*)?$|\b(?:ERROR|FATAL|CRITICAL|fatal|panic)\b[\s:\]]"
+    r"|^(?:[\w./-]{1,60}: )+(?:\d+: )?[^\n:]{1,200}: (?:Permission denied|No such file or directory|Read-only file system)$"
+    r"|^[\w./-]+\.py:\d+: \w*(?:Error|Exception|Failed)\b"
+    r"|^(?:[\w./@-]{1,60}: ){0,2}[Ee]rror(?: response from daemon)?: \S"
 )
 #: errors that only repeat that another process failed
 _ECHO = re.compile(
     r"ChildFailedError|CalledProcessError|ProcessRaisedException|closing signal|failed \(exitcode|exited unexpectedly"
-    r"|^SystemExit|BrokenPipeError|srun: error|FAILED$"
+    r"|^SystemExit|BrokenPipeError|srun: error|FAILED$|\bDist(?:Backend|Network|Store)Error\b|RendezvousConnectionError"
 )
 
 ABOVE = Remediation("Read the lines above it", ("PYTHONFAULTHANDLER=1 python train.py",))
@@ -85,18 +88,46 @@ def uncaught(log: LogFacts) -> int | None:
     return own[-1]
 
 
+def went_on(seen: Seen) -> bool:
+    """True where the program ran all the same after what was seen, and failed later by an error of its own."""
+    own = uncaught(seen.log)
+    return own is not None and own > seen.index and "ModuleNotFoundError" not in seen.log.lines[own].text
+
+
 _DIRECT_CAUSE = "The above exception was the direct cause of the following exception"
+_NAMED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning)(?:: |:?$)")
+_SUMMARY = re.compile(r"\s+traceback\s*: Traceback \(most recent call last\)")
+_NOTEBOOK = re.compile(r"([A-Za-z_][\w.]*) +Traceback \(most recent call last\)")
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:: |:?$)")
 
 
 def _ends_of_tracebacks(log: LogFacts) -> Iterator[int]:
     open_in: set[int | None] = set()  # ranks whose traceback has not ended yet
+    flat: set[int | None] = set()  # of these, the ones whose indents a collector of logs took off
+    in_summary = False  # torchrun's summary repeats the traceback of a rank, indented
+    in_notebook = ""  # the exception whose traceback a notebook shows: its frames are not indented
     for i, line in enumerate(log.lines):
         text = line.text
-        if text.lstrip().startswith(("Traceback (most recent call last)", "Original Traceback (most recent")):
+        if in_summary and _NAMED.match(text.strip()):
+            in_summary = False
+            yield i
+        elif _SUMMARY.match(text):
+            in_summary = True
+        elif in_notebook and text.startswith(in_notebook):
+            in_notebook = ""
+            yield i
+        elif notebook := _NOTEBOOK.match(text):
+            in_notebook = f"{notebook[1]}:"
+        elif text.lstrip("╭─ ").startswith(("Traceback (most recent call last)", "Original Traceback (most recent")):
             open_in.add(line.rank)
-        elif line.rank in open_in and text and not text.startswith((" ", "\t")):
+            flat.discard(line.rank)
+        elif line.rank in open_in and text.startswith('File "'):
+            flat.add(line.rank)
+        elif line.rank in flat and not _NAMED.match(text):
+            continue
+        elif line.rank in open_in and text and not text.startswith((" ", "\t", "│", "╰")):
             open_in.discard(line.rank)
+            flat.discard(line.rank)
             if _EXCEPTION.match(text) and "Caught " not in text:
                 yield i
 

@@ -9,6 +9,17 @@ from torch_doctor.model import Remediation
 def exited(seen: Seen, verdict: Verdict) -> Verdict | None:
     """A worker that is gone while the run's cgroup counted a kill was the OOM killer's."""
     kills = seen.oom_kills or 0
+    code = seen.groups.get("code", "")
+    if code and 0 < int(code) < 128 and not kills:
+        return with_message(
+            verdict,
+            f"a DataLoader worker ({seen.groups['pid']}) ended itself with exit status {code}: code in the worker, or a library "
+            "that gave up, called exit, so that no exception reached the parent",
+            Remediation(
+                "Run once with num_workers=0 to see what it printed, and look for exit in the data set and its libraries",
+                ("DataLoader(..., num_workers=0)", "grep -rn -E 'sys.exit|os._exit|[^_]exit\\(' DATASET.py"),
+            ),
+        )
     if kills > 0:
         return with_message(
             verdict,
@@ -21,6 +32,21 @@ def exited(seen: Seen, verdict: Verdict) -> Verdict | None:
             oom_kills=kills,
         )
     return verdict
+
+
+def forked(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """Lightning refuses before the fork; there is no worker yet."""
+    if "create new processes" not in seen.log.lines[seen.index].text:
+        return verdict
+    return with_message(
+        verdict,
+        "CUDA was used before a strategy that forks (ddp_notebook, ddp_fork) made its processes",
+        Remediation(
+            "Touch no GPU before trainer.fit (no .cuda(), no torch.cuda calls but is_available and device_count); restart the "
+            "notebook's kernel, or take a strategy that spawns",
+            ("trainer = Trainer(strategy='ddp_spawn', devices=2)", "torchrun --nproc-per-node=2 train.py"),
+        ),
+    )
 
 
 register(
@@ -57,6 +83,13 @@ register(
                 source="torch 1.0 to 2.15",
             ),
             Signature(
+                "create new processes if CUDA is already initialized",
+                "RuntimeError: Lightning can't create new processes if CUDA is already initialized. Did you manually call "
+                "`torch.cuda.*` functions",
+                "CUDA is already initialized",
+                source="Lightning 1.6 to 2.6: strategies that fork, as in notebooks",
+            ),
+            Signature(
                 "cuda runtime error (3)",
                 "RuntimeError: cuda runtime error (3) : initialization error at /pytorch/aten/src/THC/THCGeneral.cpp:50",
                 "cuda runtime error (2) : out of memory",
@@ -64,6 +97,7 @@ register(
                 source="torch 0.3 to 1.4",
             ),
         ),
+        judge=forked,
         explains=("WRK21", "WRK22", "GPU2"),
     ),
     Cause(
@@ -133,104 +167,6 @@ register(
         decide="py-spy dump --pid WORKER",
     ),
     Cause(
-        "WRK209",
-        "samples-of-unequal-size",
-        "Samples of unequal size were to be stacked into one batch.",
-        "default_collate stacks; images, sequences or boxes of different sizes do not stack.",
-        "the samples of one batch differ in size[[ ({first} and {second})]]: default_collate cannot stack them",
-        Remediation(
-            "Resize or crop in the transform, or pad in a collate_fn (torch.nn.utils.rnn.pad_sequence)",
-            ("DataLoader(..., collate_fn=pad_collate)",),
-        ),
-        (
-            Signature(
-                "stack expects each tensor to be equal size",
-                "RuntimeError: stack expects each tensor to be equal size, but got [3, 480, 640] at entry 0 and "
-                "[3, 427, 640] at entry 1",
-                "RuntimeError: The size of tensor a (3) must match the size of tensor b (4) at non-singleton "
-                "dimension 1",
-                r"stack expects each tensor to be equal size, but got (?P<first>\[[^\]]*\]) at entry \d+ and "
-                r"(?P<second>\[[^\]]*\])",
-                source="torch 1.5 to 2.15",
-            ),
-            Signature(
-                "each element in list of batch should be of equal size",
-                "RuntimeError: each element in list of batch should be of equal size",
-                "batch of equal size",
-                source="torch 1.5 to 2.15, torch/utils/data/_utils/collate.py",
-            ),
-            Signature(
-                "Trying to resize storage that is not resizable",
-                "RuntimeError: Caught RuntimeError in DataLoader worker process 0.\nRuntimeError: Trying to resize "
-                "storage that is not resizable",
-                "storage is resizable",
-                also=(r"collate|DataLoader worker",),
-                source="torch 1.12 to 2.15",
-            ),
-        ),
-    ),
-    Cause(
-        "WRK210",
-        "none-in-batch",
-        "A sample is None, or of a type that default_collate does not know.",
-        "A __getitem__ that returns None for a broken file reaches default_collate.",
-        "default_collate got {what}: a sample holds None, or an object that is no tensor, number, string, dict or "
-        "list",
-        Remediation(
-            "Skip broken samples when the list is made, or filter None in a collate_fn",
-            ("batch = [b for b in batch if b is not None]",),
-        ),
-        (
-            Signature(
-                "batch must contain tensors",
-                "TypeError: default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
-                "found <class 'NoneType'>",
-                "batch must contain samples",
-                r"batch must contain tensors, numpy arrays, numbers, dicts or lists; found (?P<what><class "
-                r"'[^']+'>|\S+)",
-                source="torch 0.4 to 2.15, torch/utils/data/_utils/collate.py",
-            ),
-        ),
-    ),
-    Cause(
-        "WRK232",
-        "sample-cannot-be-decoded",
-        "A data file is damaged: an image, audio or video could not be decoded.",
-        "A download that was cut, or a file that is no image. With thousands of files one of them is enough.",
-        "a data file could not be decoded ({what})",
-        Remediation(
-            "Find the file and fetch it again, or skip broken files once when the list is made",
-            (
-                'python -c "from PIL import Image; import sys; [Image.open(f).load() for f in sys.argv[1:]]" DATA/*',
-                "PIL.ImageFile.LOAD_TRUNCATED_IMAGES = True  # reads the rest as grey",
-            ),
-        ),
-        (
-            Signature(
-                (
-                    "image file is truncated",
-                    "cannot identify image file",
-                    "broken data stream",
-                    "unrecognized data stream",
-                ),
-                "OSError: image file is truncated (12 bytes not processed)",
-                "WARNING: skipping corrupt image: image file is truncated (12 bytes not processed)",
-                r"^(?:OSError|(?:PIL\.)?UnidentifiedImageError|SyntaxError): (?P<what>image file is truncated[^\n]*"
-                r"|cannot identify image file[^\n]*|broken data stream[^\n]*|unrecognized data stream[^\n]*)",
-                source="Pillow 6 to 12",
-            ),
-            Signature(
-                ("image data is corrupted or truncated", "premature end of data segment", "Corrupt JPEG data"),
-                "RuntimeError: image_type.cpp: image data is corrupted or truncated",
-                "image data",
-                r"^\w*Error: (?P<what>[^\n]*(?:image data is corrupted or truncated|premature end of data segment"
-                r"|Corrupt JPEG data)[^\n]*)",
-                source="torchvision, libjpeg",
-            ),
-        ),
-        explains=("WRK222",),
-    ),
-    Cause(
         "WRK211",
         "workers-gone",
         "DataLoader workers ended, and no exception of theirs reached the parent.",
@@ -294,14 +230,14 @@ register(
     Cause(
         "WRK236",
         "pool-process-gone",
-        "A process of a pool (joblib, concurrent.futures) ended without an exception.",
+        "A process of a pool (joblib, concurrent.futures, datasets.map) ended without an exception.",
         "The OOM killer or a native crash ended it; the text leaves both open. A main guard that is missing does it, too.",
         "a process of a pool ended without an exception: killed by the OOM killer, crashed in native code, or never started (no main guard); this line alone does not tell which",
         Remediation(
             "Look for a kill in the kernel's log, use fewer processes, and run once without the pool",
             (
                 "dmesg -T | grep -i -E 'oom-kill|killed process'",
-                "n_jobs=1  # or ProcessPoolExecutor(max_workers=2)",
+                "n_jobs=1  # or ProcessPoolExecutor(max_workers=2), dataset.map(..., num_proc=1)",
                 "PYTHONFAULTHANDLER=1 python train.py",
             ),
         ),
@@ -312,6 +248,14 @@ register(
                 "worker terminated",
                 r"TerminatedWorkerError: ",
                 source="joblib 0.12 to 1.5",
+            ),
+            Signature(
+                "abruptly died during map operation",
+                "RuntimeError: One of the subprocesses has abruptly died during map operation.To debug the error, disable "
+                "multiprocessing.",
+                "a subprocess of the map operation",
+                r"One of the subprocesses has abruptly died during map operation",
+                source="datasets 2.x to 4.x: num_proc",
             ),
             Signature(
                 "BrokenProcessPool",
@@ -352,9 +296,75 @@ register(
                 also=(r"(?i)\b(?:hang|hangs|hung|stuck|deadlock(?!s)|timed out|no progress|futex)",),
                 source="python 3.12 to 3.14",
             ),
+            Signature(
+                "(cv2)",
+                'Thread 4412 (idle): "MainThread"\n    resize (cv2)\n    __getitem__ (data.py:33)\n    _worker_loop '
+                "(torch/utils/data/_utils/worker.py:309)",
+                '  File "data.py", line 33, in __getitem__ (cv2)\ncv2.error: resize',
+                r"^Thread [^\n]*\n(?:.*\n){0,6}?[^\n]*\(cv2\)(?:.*\n){1,12}?[^\n]*_worker_loop",
+                source="py-spy of OpenCV 4 in a forked worker",
+            ),
         ),
         kind=VAGUE,
+        explains=("SES212", "WRK208"),
         decide="py-spy dump --pid WORKER",
+    ),
+    Cause(
+        "WRK237",
+        "fork-server-gone",
+        "The fork server of multiprocessing does not answer.",
+        "With forkserver, the default on Linux from Python 3.14 on, one server process forks all workers. It may have been "
+        "killed, have failed while it imported the main module, or its socket in the temporary folder was deleted.",
+        "the fork server of multiprocessing does not answer: it was killed, failed while importing the script, or its socket "
+        "in the temporary folder was deleted",
+        Remediation(
+            "Read the first traceback above; look for a kill; keep cleaners off the temporary folder; or start workers by "
+            "another method",
+            (
+                "dmesg -T | grep -i -E 'oom-kill|killed process'",
+                "ls -ld ${TMPDIR:-/tmp}/pymp-*",
+                "DataLoader(..., multiprocessing_context='spawn')",
+            ),
+        ),
+        (
+            Signature(
+                "forkserver.py",
+                '  File "/usr/lib/python3.14/multiprocessing/forkserver.py", line 91, in connect_to_new_process\n    '
+                "client.connect(self._forkserver_address)\nConnectionRefusedError: [Errno 111] Connection refused",
+                '  File "/usr/lib/python3.14/multiprocessing/forkserver.py", line 91, in connect_to_new_process\nKeyboardInterrupt',
+                r"multiprocessing/forkserver\.py\"[^\n]*(?:connect_to_new_process|read_signed|ensure_running)[^\n]*\n(?:.*\n){0,6}?"
+                r"(?:ConnectionRefusedError|ConnectionResetError|FileNotFoundError: \[Errno 2\]|EOFError|BrokenPipeError)[^\n]*",
+                source="python 3.8 to 3.14, multiprocessing/forkserver.py",
+            ),
+        ),
+        kind=VAGUE,
+        explains=("WRK222",),
+        decide="dmesg -T | tail",
+    ),
+    Cause(
+        "WRK238",
+        "worker-killed-by-other-signal",
+        "A DataLoader worker died of a native fault.",
+        "An integer division by zero, an abort or an illegal instruction ends the worker without a Python exception.",
+        "a DataLoader worker ({pid}) died of a native fault ({what}) in a C or C++ library that the data set uses; the log does not name it",
+        Remediation(
+            "Run once in the main process under faulthandler to get the Python line, and look at what decodes or transforms there",
+            (
+                "PYTHONFAULTHANDLER=1 python train.py  # with num_workers=0",
+                "gdb -batch -ex run -ex bt --args python train.py",
+            ),
+        ),
+        (
+            Signature(
+                "is killed by signal: ",
+                "RuntimeError: DataLoader worker (pid 77) is killed by signal: Floating point exception. ",
+                "RuntimeError: DataLoader worker (pid 325) is killed by signal: Killed.",
+                r"DataLoader worker \(pid\(?s?\)?:? (?P<pid>[\d, ]+)\) is killed by signal: (?P<what>Floating point exception|Illegal instruction|Aborted|Bad system call)",
+                source="torch 0.4 to 2.15, torch/csrc/DataLoader.cpp",
+            ),
+        ),
+        kind=VAGUE,
+        explains=("WRK211", "WRK222"),
     ),
     Cause(
         "WRK222",

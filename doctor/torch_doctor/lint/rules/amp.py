@@ -9,7 +9,7 @@ from torch_doctor.facts.code_index import dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint.events import is_backward, step_target, uses
 from torch_doctor.lint.flow import calls_in, keyword, loops_around, place, reached, receiver
-from torch_doctor.lint.found import ERROR, WARNING, finding, fix, insert, replace, source, span
+from torch_doctor.lint.found import ERROR, WARNING, before, finding, fix, insert, replace, source, span
 from torch_doctor.lint.kinds import kind
 from torch_doctor.model import Edit, Finding, Fix
 from torch_doctor.registry import check
@@ -72,7 +72,9 @@ def old_amp_api(script: Script) -> Iterator[Finding]:
                     attribute,
                     WARNING,
                     f"{name} is deprecated since torch 2.4",
-                    f'torch.amp.{short}("{_MODULES[module]}")' if short in _DEVICE_FIRST else f"torch.amp.{short}",
+                    f'torch.amp.{short}("{_MODULES[module]}")'
+                    if short in _DEVICE_FIRST
+                    else f'torch.amp.{short}(device_type="{_MODULES[module]}")',
                     fix=_use_fix(script, attribute, short, _MODULES[module]),
                 )
 
@@ -142,12 +144,19 @@ def _use_fix(script: Script, attribute: ast.Attribute, short: str, device: str) 
     edits = _call_edit(script, attribute, short, device)
     if edits is None:
         return None
+    if isinstance(script.index.parent.get(attribute), ast.FunctionDef):
+        return fix(
+            f"use torch.amp.{short}", [replace(script, attribute, f'torch.amp.{short}(device_type="{device}")')]
+        )
     return fix(f"use torch.amp.{short}", [replace(script, attribute, f"torch.amp.{short}"), *edits])
 
 
 def _call_edit(script: Script, use: ast.AST, short: str, device: str) -> list[Edit] | None:
     """The device as the first argument of the call that a use is the function of; None where it is no call."""
     call = script.index.parent.get(use)
+    if isinstance(call, ast.FunctionDef) and use in call.decorator_list and short not in _DEVICE_FIRST:
+        # @custom_fwd of a method: the new one wants its device
+        return [insert(script, use, f'(device_type="{device}")', after=True)]
     if not isinstance(call, ast.Call) or call.func is not use:
         return None
     if any(isinstance(a, ast.Starred) for a in call.args):
@@ -178,7 +187,7 @@ def _first_argument(script: Script, call: ast.Call, text: str) -> Edit:
     return span(script, at, at, text)
 
 
-@check("AMP102", "clip-before-unscale")
+@check("AMP102", "clip-before-unscale", tags={"fixable"})
 def clip_before_unscale(script: Script) -> Iterator[Finding]:
     """Gradients are clipped while GradScaler's scale is still on them.
 
@@ -211,7 +220,7 @@ def clip_before_unscale(script: Script) -> Iterator[Finding]:
                     scaler.step(opt)
                     scaler.update()
     Fix:
-        scaler.unscale_(optimizer) before the clipping.
+        scaler.unscale_(optimizer) before the clipping. --fix --unsafe-fixes does it.
     References:
         https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping
     """
@@ -235,7 +244,25 @@ def clip_before_unscale(script: Script) -> Iterator[Finding]:
                 ERROR,
                 f"{source(script, call.func)} clips gradients that GradScaler has scaled",
                 "scaler.unscale_(optimizer) before it",
+                fix=_unscale_before(script, call, steps),
             )
+
+
+def _unscale_before(script: Script, call: ast.Call, steps: list[ast.Call]) -> Fix | None:
+    """scaler.unscale_(optimizer) as a statement before the clipping, where one optimizer is stepped."""
+    statement = script.index.statement(call)
+    step = steps[0]
+    scaler = receiver(step)
+    plain = (
+        len(steps) == 1
+        and len(step.args) == 1
+        and not step.keywords
+        and script.index.scope(step) is (script.index.scope(call))
+    )
+    if not plain or scaler is None or not isinstance(statement, (ast.Expr, ast.Assign)):
+        return None
+    text = f"{script.segment(scaler)}.unscale_({script.segment(step.args[0])})"
+    return fix("unscale before clipping", [before(script, statement, text)], safe=False)
 
 
 def _scaler_method(script: Script, call: ast.Call, name: str) -> bool:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from torch_doctor.facts.code_index import Scope, dotted
 from torch_doctor.facts.script import Script
-from torch_doctor.lint.flow import bindings, keyword, origins
+from torch_doctor.lint.flow import bindings, keyword, last_before, origins, place
 from torch_doctor.lint.found import WARNING, finding, is_test_file, source
 from torch_doctor.lint.kinds import is_module_class
 from torch_doctor.lint.rules.device import has_default_device, uses_gpu
 from torch_doctor.lint.rules.forward import is_cpu_maker
+from torch_doctor.lint.words import named
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
 
@@ -143,7 +144,7 @@ def tensor_is_no_buffer(script: Script) -> Iterator[Finding]:
         for name, bound in start.bindings.items():
             if not name.startswith("self.") or name.count(".") != 1 or len(bindings(script, name, start)) != 1:
                 continue
-            value = bound[0].value
+            value = _made_by(script, bound[0].value)
             if (
                 isinstance(value, ast.Call)
                 and is_cpu_maker(script, value)
@@ -154,8 +155,38 @@ def tensor_is_no_buffer(script: Script) -> Iterator[Finding]:
                     bound[0].node,
                     WARNING,
                     f"{name} is no buffer: it stays on the CPU when the module moves",
-                    f'self.register_buffer("{name[5:]}", {source(script, value)})',
+                    f'self.register_buffer("{name[5:]}", {source(script, bound[0].value or value)})',
                 )
+
+
+#: methods that leave a tensor where it is
+_STAYING = named(
+    "unsqueeze squeeze view reshape float double half long int bool t transpose permute contiguous expand repeat "
+    "clone flatten exp log sqrt cumsum cumprod triu tril detach unsqueeze_"
+)
+
+
+_NORMALISING = named("torch.nn.functional.normalize torch.nn.functional.softmax torch.nn.functional.one_hot")
+
+
+def _made_by(script: Script, value: ast.expr | None) -> ast.expr | None:
+    """The call that made a value, through local names and methods that leave it where it is."""
+    for _ in range(6):
+        if isinstance(value, ast.Call) and script.index.qual(value) in _NORMALISING and value.args:
+            value = value.args[0]
+        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _STAYING:
+            torch = script.index.qual(value).startswith("torch.")
+            value = value.func.value if not torch else value.args[0] if value.args else None
+        elif isinstance(value, ast.Name):
+            found = last_before(script, value.id, value)
+            if found is None or found.how != "assign" or found.scope is not script.index.scope(value):
+                return None
+            if place(found.node) >= place(value) or _moved(script, value):
+                return None
+            value = found.value
+        else:
+            break
+    return value
 
 
 def _moves_itself(owner: Scope) -> bool:
@@ -170,6 +201,8 @@ def _is_computed_with(script: Script, forward: Scope, name: str) -> bool:
             continue
         while isinstance(parent := script.index.parent.get(node), ast.Subscript) and parent.value is node:
             node = parent
+        if isinstance(parent, (ast.List, ast.Tuple)):
+            node, parent = parent, script.index.parent.get(parent)
         if isinstance(parent, ast.BinOp) or (
             isinstance(parent, ast.Call) and node in parent.args and script.index.qual(parent).startswith("torch.")
         ):

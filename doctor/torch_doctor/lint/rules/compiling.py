@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from torch_doctor.facts.code_index import Scope, dotted
 from torch_doctor.facts.script import Script
+from torch_doctor.lint import words
 from torch_doctor.lint.flow import (
     Loop,
     called,
@@ -22,7 +23,7 @@ from torch_doctor.lint.flow import (
     parameters,
 )
 from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, source
-from torch_doctor.lint.kinds import is_module_class
+from torch_doctor.lint.kinds import is_module_class, kind
 from torch_doctor.lint.words import named
 from torch_doctor.model import Finding, Severity
 from torch_doctor.registry import check
@@ -475,9 +476,6 @@ def compiled_in_loop(script: Script) -> Iterator[Finding]:
 
 
 def _repeats(script: Script, loop: Loop) -> bool:
-    from torch_doctor.lint import words
-    from torch_doctor.lint.kinds import kind
-
     if isinstance(loop, ast.While):
         return False
     node: ast.expr = loop.iter

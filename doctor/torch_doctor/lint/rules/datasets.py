@@ -10,7 +10,7 @@ from torch_doctor.facts.script import Script
 from torch_doctor.lint.flow import constant, reached
 from torch_doctor.lint.found import NOTE, WARNING, finding
 from torch_doctor.lint.kinds import is_iterable_dataset
-from torch_doctor.lint.loaders import dataset_classes, loaders
+from torch_doctor.lint.loaders import dataset_classes, function_named, loaders
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
 
@@ -208,12 +208,10 @@ def same_seed_in_every_worker(script: Script) -> Iterator[Finding]:
     References:
         https://docs.pytorch.org/docs/stable/notes/randomness.html#dataloader
     """
-    from torch_doctor.lint.rules.workers import _function
-
     places = []
     for loader in loaders(script):
         value = loader.argument("worker_init_fn")
-        function = _function(script, value) if value is not None and loader.has_workers else None
+        function = function_named(script, value) if value is not None and loader.has_workers else None
         if function is not None:
             places.append(function)
     for item in dataset_classes(script):

@@ -8,24 +8,19 @@ from collections.abc import Iterator
 from torch_doctor.facts.code_index import Scope, dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
-from torch_doctor.lint.events import is_forward, is_step, uses
+from torch_doctor.lint.batches import counter, loader_of
+from torch_doctor.lint.events import is_forward, uses
 from torch_doctor.lint.flow import (
-    called,
-    calls_in,
-    class_of,
-    constant,
-    in_body,
     inside,
     keyword,
     last_before,
     loops_around,
     origins,
-    parameters,
     place,
     receiver,
 )
-from torch_doctor.lint.found import ERROR, NOTE, finding, fix, insert, replace, source
-from torch_doctor.lint.kinds import FLUENT, TENSOR_MAKERS, WRAPPERS, kind
+from torch_doctor.lint.found import ERROR, finding, fix, insert, source
+from torch_doctor.lint.kinds import kind
 from torch_doctor.lint.words import named
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
@@ -79,6 +74,8 @@ def move_result_dropped(script: Script) -> Iterator[Finding]:
         target = value.func.value
         if value.func.attr not in PURE or not _no_tensor_argument(value) or not is_tensor(script, target):
             continue
+        if alone and value.func.attr not in ("cuda", "to") and _is_shown(script, value):
+            continue
         if value.func.attr not in MOVES and not alone:
             continue
         mend = None
@@ -108,6 +105,20 @@ def _dropped(script: Script) -> Iterator[tuple[ast.expr, bool]]:
             yield from ((e, False) for e in value.elts)
         elif isinstance(value, ast.expr):
             yield value, True
+
+
+def _is_shown(script: Script, value: ast.AST) -> bool:
+    """The last expression of a notebook's cell: its value is displayed."""
+    line = getattr(value, "end_lineno", 0)
+    statement = script.index.parent.get(value)
+    nested = statement is None or script.index.parent.get(statement) is not script.tree
+    if nested or not 0 < line <= len(script.cells):
+        return False
+    own = script.cells[line - 1].cell
+    rest = [
+        text.strip() for text, at in zip(script.lines[line:], script.cells[line:], strict=False) if at.cell == own
+    ]
+    return not any(text and not text.startswith("#") for text in rest)
 
 
 def _no_tensor_argument(call: ast.Call) -> bool:
@@ -173,9 +184,11 @@ def is_tensor(script: Script, node: ast.AST, depth: int = 4) -> bool:
     if found is None or not _used_as_tensor(script, node.id, found.scope):
         return False
     if found.how == "loop" and found.value is not None:
-        return _item_of_loader(script, found.value, found.position, found.node)
+        return _item_of_loader(script, found.value, found.position, found.node, node.id)
     if found.how == "unpack" and found.value is not None:
-        return _is_batch_item(script, found.value)
+        if loader_of(script, found.value) is not None or _is_batch_item(script, found.value):
+            return True
+        return _is_given_batch(script, found.value) and _is_handed_on(script, node.id, found.scope)
     if found.how == "parameter":
         return _tensor_parameter(script, node.id, found.scope)
     if found.value is not None and isinstance(found.value, ast.Subscript):
@@ -192,7 +205,17 @@ def _tensor_parameter(script: Script, name: str, scope: Scope) -> bool:
             return script.index.resolve(dotted(argument.annotation)) in ("torch.Tensor", "Tensor")
     if not words.says(words.BATCH, name) or words.tail(name) in ("data", "batch", "sample", "samples"):
         return False
-    # handed to a model by position, or into a loss: it is what the model computes with
+    return _is_handed_on(script, name, scope)
+
+
+def _is_given_batch(script: Script, node: ast.AST) -> bool:
+    """A parameter called batch: ``x, y = batch``."""
+    found = last_before(script, node.id, node) if isinstance(node, ast.Name) else None
+    return found is not None and found.how == "parameter" and words.tail(found.name) in ("batch", "data", "sample")
+
+
+def _is_handed_on(script: Script, name: str, scope: Scope) -> bool:
+    """Whether a name goes to a model by position, or into a loss: it is what the model computes with."""
     for call in scope.calls:
         if any(dotted(a) == name for a in call.args):
             if is_forward(script, call) or kind(script, call.func) == "criterion":
@@ -203,6 +226,15 @@ def _tensor_parameter(script: Script, name: str, scope: Scope) -> bool:
 
 
 def _is_batch_item(script: Script, node: ast.AST) -> bool:
+    memo = script.memo.setdefault("batch_item", {})
+    if node not in memo:
+        memo[node] = False  # for x in x leads to itself
+        memo[node] = _is_drawn(script, node)
+    found: bool = memo[node]
+    return found
+
+
+def _is_drawn(script: Script, node: ast.AST) -> bool:
     name = dotted(node)
     if not isinstance(node, ast.Name):
         return False
@@ -212,9 +244,11 @@ def _is_batch_item(script: Script, node: ast.AST) -> bool:
     if found.how == "parameter" and name in ("batch", "inputs", "sample") and not uses(script, *BATCHES_OF_GRAPHS):
         parent = script.index.parent.get(node)
         return isinstance(parent, ast.Subscript) and _key_of(script, parent.slice, name)
+    if found.how == "assign" and loader_of(script, found.value) is not None:
+        return True
     if found.value is None or found.how != "loop":
         return False
-    return _item_of_loader(script, found.value, found.position, found.node)
+    return _item_of_loader(script, found.value, found.position, found.node, name)
 
 
 #: packages whose batches hold objects that move in place
@@ -237,17 +271,14 @@ def _key_of(script: Script, key: ast.AST, name: str) -> bool:
     )
 
 
-def _item_of_loader(script: Script, iterated: ast.expr, position: int, loop: ast.AST) -> bool:
+def _item_of_loader(script: Script, iterated: ast.expr, position: int, loop: ast.AST, name: str) -> bool:
     """Whether a loop's target is (part of) a batch; ``enumerate`` and progress bars are opened."""
-    target = getattr(loop, "target", None)
     if isinstance(iterated, ast.Call):
         short = dotted(iterated.func).rsplit(".", 1)[-1]
         if short == "enumerate" and iterated.args:
-            return not (isinstance(target, ast.Tuple) and position == 0 and not _nested(target, loop, position)) and (
-                _item_of_loader(script, iterated.args[0], -1, loop)
-            )
+            return counter(loop) != name and _item_of_loader(script, iterated.args[0], -1, loop, name)
         if short in ("tqdm", "trange", "progress_bar", "track", "iter", "islice") and iterated.args:
-            return _item_of_loader(script, iterated.args[0], position, loop)
+            return _item_of_loader(script, iterated.args[0], position, loop, name)
         if short in ("items", "values") and isinstance(iterated.func, ast.Attribute):
             return (position != 0 and _is_batch_name(script, iterated.func.value)) or (
                 short == "values" and _is_batch_name(script, iterated.func.value)
@@ -259,10 +290,6 @@ def _item_of_loader(script: Script, iterated: ast.expr, position: int, loop: ast
     if kind(script, iterated) == "loader" or words.says(words.LOADED, dotted(iterated)):
         return True
     return _is_batch_name(script, iterated)
-
-
-def _nested(target: ast.Tuple, loop: ast.AST, position: int) -> bool:
-    return isinstance(target.elts[0], (ast.Tuple, ast.List)) if target.elts else False
 
 
 def _is_batch_name(script: Script, node: ast.AST) -> bool:
@@ -346,325 +373,3 @@ def on_gpu(script: Script, call: ast.Call) -> bool:
         if "cuda" in text:
             return True
     return False
-
-
-@check("DEV104", "batch-not-moved")
-def batch_not_moved(script: Script) -> Iterator[Finding]:
-    """The model is on the GPU and the batches stay on the CPU.
-
-    What it checks:
-        A loop over a loader that hands its items to a module that this file moved to a GPU, with nothing in between
-        that could move them. Files whose framework places batches are not meant.
-    Why it matters:
-        "Expected all tensors to be on the same device", or "Input type (torch.FloatTensor) and weight type
-        (torch.cuda.FloatTensor) should be the same".
-    Example:
-        Bad::
-
-            import torch
-            from torch import nn
-            def run(loader):
-                model = nn.Linear(2, 2).to("cuda")
-                for x, y in loader:
-                    print(model(x))
-
-        Good::
-
-            import torch
-            from torch import nn
-            def run(loader):
-                model = nn.Linear(2, 2).to("cuda")
-                for x, y in loader:
-                    x = x.to("cuda", non_blocking=True)
-                    print(model(x))
-    Fix:
-        x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True) at the top of the loop.
-    References:
-        https://docs.pytorch.org/docs/stable/notes/cuda.html
-    """
-    if has_default_device(script) or uses(
-        script,
-        "accelerate",
-        "lightning",
-        "pytorch_lightning",
-        "deepspeed",
-        "fastai",
-        "ignite",
-        "torch_xla",
-        "transformers",
-    ):
-        return
-    yield from _made_on_cpu(script)
-    yield from _model_left_behind(script)
-    seen: set[ast.AST] = set()
-    for call in script.index.calls:
-        loop = next(
-            (item for item in loops_around(script, call) if isinstance(item, ast.For) and _over_loader(script, item)),
-            None,
-        )
-        if loop is None or loop in seen or not call.args or not is_forward(script, call):
-            continue
-        if not _moved(script, call.func, loop) or _moves_its_input(script, call):
-            continue
-        names = [dotted(a) for a in call.args if isinstance(a, ast.Name)]
-        bound = _targets(loop)
-        stuck = [n for n in names if n in bound and not _may_move(script, n, loop, call)]
-        if stuck:
-            seen.add(loop)
-            yield finding(
-                script,
-                call,
-                ERROR,
-                f"{source(script, call.func)} is on the GPU and {stuck[0]} was never moved there",
-                f"{stuck[0]} = {stuck[0]}.to(device, non_blocking=True) at the top of the loop",
-            )
-        else:
-            yield from _unmoved_target(script, loop, bound, names, seen)
-
-
-def _moves_its_input(script: Script, call: ast.Call) -> bool:
-    """Whether the module's own forward() moves what it is given."""
-    for origin in origins(script, call.func):
-        made = origin.node
-        while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in FLUENT:
-            made = made.func.value
-        owner = class_of(origin.script, made) if isinstance(made, ast.Call) else None
-        forward = owner[1].function("forward") if owner is not None else None
-        if forward is None:
-            continue
-        given = set(parameters(forward))
-        for move in forward.calls:
-            moves = isinstance(move.func, ast.Attribute) and move.func.attr in ("to", "cuda")
-            if moves and dotted(receiver(move) or move) in given:
-                return True
-    return False
-
-
-def _made_on_cpu(script: Script) -> Iterator[Finding]:
-    """A tensor that is made on the CPU here and handed to a module on the GPU."""
-    from torch_doctor.lint.rules.forward import is_cpu_maker
-
-    for call in script.index.calls:
-        if not call.args or script.index.scope(call).name == "forward" or not is_forward(script, call):
-            continue
-        for argument in call.args:
-            maker = _maker(script, argument)
-            if maker is None or not is_cpu_maker(script, maker) or not _moved(script, call.func, call):
-                continue
-            yield finding(
-                script,
-                call,
-                ERROR,
-                f"{source(script, call.func)} is on the GPU and {source(script, argument)} was made on the CPU",
-                f"{source(script, maker)[:-1]}, device=device)",
-            )
-            break
-
-
-def _maker(script: Script, node: ast.AST) -> ast.Call | None:
-    """The call that made a tensor, where it is the only thing that happened to it."""
-    if isinstance(node, ast.Call):
-        return node
-    if not isinstance(node, ast.Name):
-        return None
-    found = last_before(script, node.id, node)
-    scope = script.index.scope(node)
-    if found is None or found.how != "assign" or not isinstance(found.value, ast.Call) or found.scope is not scope:
-        return None
-    for use in scope.names.get(node.id, ()):
-        parent = script.index.parent.get(use)
-        if isinstance(parent, ast.Attribute) and parent.attr in ("to", "cuda", "data", "set_"):
-            return None
-    return found.value
-
-
-def _model_left_behind(script: Script) -> Iterator[Finding]:
-    """The batches go to the GPU and the model, made here, never does."""
-    if script.index.by_tail.get("DataParallel") or script.index.by_tail.get("DistributedDataParallel"):
-        return
-    seen: set[str] = set()
-    for call in sorted(script.index.calls, key=place):
-        name = dotted(call.func)
-        if not call.args or not isinstance(call.func, ast.Name) or name in seen or not is_forward(script, call):
-            continue
-        if not any(_goes_to_gpu(script, a, call) for a in call.args):
-            continue
-        scope = script.index.scope(call)
-        bound = [b for b in scope.bindings.get(name, ()) if b.how == "assign"]
-        if len(bound) != 1 or len(scope.bindings[name]) != 1 or not isinstance(bound[0].value, ast.Call):
-            continue
-        made = bound[0].value
-        if (
-            kind(script, made) != "module"
-            or (made.args and _mentions_device(made))
-            or (made.keywords and _mentions_device(made))
-        ):
-            continue
-        if _is_plain_module(script, made) and all(_only_runs(script, n, call) for n in scope.names.get(name, ())):
-            seen.add(name)
-            yield finding(
-                script,
-                call,
-                ERROR,
-                f"{source(script, call.args[0])} is on the GPU and {name} was never moved there",
-                f"{name}.to(device) before the loop",
-            )
-
-
-def _mentions_device(call: ast.Call) -> bool:
-    return any(
-        words.says(words.DEVICE, dotted(n)) for n in ast.walk(call) if isinstance(n, (ast.Name, ast.Attribute))
-    )
-
-
-def _is_plain_module(script: Script, made: ast.Call) -> bool:
-    name = script.index.qual(made)
-    return (name.startswith("torch.nn.") and "(" not in name) or class_of(script, made) is not None
-
-
-def _only_runs(script: Script, name: ast.Name, call: ast.Call) -> bool:
-    """Whether a use of the model's name moves it nowhere: a call of it, parameters(), train(), eval()."""
-    parent = script.index.parent.get(name)
-    if isinstance(name.ctx, ast.Store):
-        return True
-    if isinstance(parent, ast.Call):
-        return parent.func is name
-    return isinstance(parent, ast.Attribute) and parent.attr in (
-        "parameters",
-        "train",
-        "eval",
-        "state_dict",
-        "zero_grad",
-    )
-
-
-def _goes_to_gpu(script: Script, node: ast.AST, call: ast.Call) -> bool:
-    """Whether an argument is moved to "cuda" for certain, in the call or by its only binding in the loop."""
-    if isinstance(node, ast.Name):
-        scope = script.index.scope(node)
-        bound = [b for b in scope.bindings.get(node.id, ()) if b.how == "assign" and place(b.node) < place(call)]
-        return bool(bound) and bound[-1].value is not None and _goes_to_gpu(script, bound[-1].value, call)
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return False
-    if node.func.attr == "cuda":
-        return True
-    first = node.args[0] if node.func.attr == "to" and node.args else None
-    return isinstance(first, ast.Constant) and isinstance(first.value, str) and first.value.startswith("cuda")
-
-
-def _unmoved_target(
-    script: Script, loop: ast.For, bound: set[str], inputs: list[str], seen: set[ast.AST]
-) -> Iterator[Finding]:
-    """The input is moved and the target of the loss is not."""
-    for call in calls_in(script, loop):
-        name = script.index.qual(call)
-        functional = name.startswith("torch.nn.functional.") and (name.endswith(("loss", "cross_entropy", "logits")))
-        if (not functional and kind(script, call.func) != "criterion") or len(call.args) < 2:
-            continue
-        target = call.args[1]
-        if (
-            isinstance(target, ast.Name)
-            and target.id in bound
-            and not _may_move(script, target.id, loop, call)
-            and loop not in seen
-        ):
-            seen.add(loop)
-            yield finding(
-                script,
-                call,
-                ERROR,
-                f"the model is on the GPU and {target.id} was never moved there",
-                f"{target.id} = {target.id}.to(device, non_blocking=True) at the top of the loop",
-            )
-
-
-def _over_loader(script: Script, loop: ast.For) -> bool:
-    node: ast.expr = loop.iter
-    while (
-        isinstance(node, ast.Call)
-        and node.args
-        and dotted(node.func).rsplit(".", 1)[-1] in ("enumerate", "tqdm", "iter")
-    ):
-        node = node.args[0]
-    if dotted(node).endswith("()"):
-        return False
-    if kind(script, node) == "loader":
-        return all(_plain_loader(o.node, o.script) for o in origins(script, node))
-    return False
-
-
-def _plain_loader(node: ast.AST, script: Script) -> bool:
-    """A DataLoader whose collate_fn cannot move anything, or a parameter."""
-    if isinstance(node, ast.Call):
-        return keyword(node, "collate_fn") is None
-    return True
-
-
-def _moved(script: Script, function: ast.AST, loop: ast.AST, depth: int = 4) -> bool:
-    """Whether the module was moved to a GPU before, here or where this function is called from."""
-    name = dotted(function)
-    scope = script.index.scope(function)
-    for short in ("cuda", "to"):
-        for move in script.index.by_tail.get(short, ()):
-            owner = receiver(move)
-            if owner is None or dotted(owner) != name or not on_gpu(script, move):
-                continue
-            same = script.index.scope(move) is scope and place(move) < place(loop)
-            if same or name.startswith("self."):
-                return True
-    for origin in origins(script, function, scope):
-        node = origin.node
-        if isinstance(node, ast.Call) and origin.script.index.qual(node) in WRAPPERS and node.args and depth:
-            bare = node.args[0]
-            if isinstance(bare, (ast.Name, ast.Attribute, ast.Call)) and _moved(script, bare, node, depth - 1):
-                return True
-        while isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Attribute) and on_gpu(origin.script, node):
-                return kind(origin.script, node.func.value) == "module"
-            inner = receiver(node)
-            if inner is None:
-                break
-            node = inner
-    return depth > 0 and _moved_by_caller(script, name, scope, depth)
-
-
-def _moved_by_caller(script: Script, name: str, scope: Scope, depth: int) -> bool:
-    from torch_doctor.lint.flow import argument_for, call_sites
-
-    # a function that calls itself passes its model on: only the calls from outside say where it is
-    sites = [s for s in call_sites(script, scope) if script.index.scope(s) is not scope]
-    if not sites or not any(b.how == "parameter" for b in scope.bindings.get(name, ())):
-        return False
-    for site in sites:
-        argument = argument_for(scope, site, name)
-        if not isinstance(argument, (ast.Name, ast.Attribute)) or not _moved(script, argument, site, depth - 1):
-            return False
-    return True
-
-
-def _may_move(script: Script, name: str, loop: ast.For, before: ast.Call) -> bool:
-    """Whether anything in the loop may move what ``name`` holds: a binding, a method, a helper."""
-    scope = script.index.scope(loop)
-    for item in scope.bindings.get(name, ()):
-        if in_body(item.node, loop):
-            return True
-    for use in scope.names.get(name, ()):
-        if not in_body(use, loop) or place(use) >= place(before):
-            continue
-        parent = script.index.parent.get(use)
-        if isinstance(parent, ast.Attribute) and parent.attr in ("to", "cuda", "pin_memory", "data", "set_"):
-            return True
-        if (
-            isinstance(parent, ast.Call)
-            and use in parent.args
-            and called(script, parent) is None
-            and not script.index.qual(parent).startswith("torch.")
-            and not is_forward(script, parent)
-            and dotted(parent.func) not in ("len", "print", "range", "isinstance", "type")
-        ):
-            return True
-    return False
-
-
-__all__ = ["is_tensor", "on_gpu", "uses_gpu"]
-_unused = (NOTE, TENSOR_MAKERS, constant, replace, is_step)

@@ -24,6 +24,7 @@ _OWN_SAMPLERS = (
     "webdataset",
     "ignite.distributed",
     "ray",
+    "opacus",
 )
 
 

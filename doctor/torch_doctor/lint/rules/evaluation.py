@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from torch_doctor.facts.code_index import FUNCTIONS, Scope, dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
+from torch_doctor.lint.batches import draws
 from torch_doctor.lint.events import (
     GRAD_FREE_HOOKS,
     frozen,
@@ -16,11 +17,13 @@ from torch_doctor.lint.events import (
     is_backward,
     is_forward,
     is_lightning,
+    is_module_scope,
     is_step,
     uses,
     wants_gradient,
 )
 from torch_doctor.lint.flow import (
+    Loop,
     call_sites,
     calls_in,
     in_body,
@@ -175,7 +178,7 @@ def _evaluates(script: Script, call: ast.Call, scope: Scope, block: ast.AST, dep
         return ""
     if (
         words.says(words.EVALUATION, scope.name)
-        and isinstance(block, (ast.For, ast.AsyncFor))
+        and isinstance(block, (ast.For, ast.AsyncFor, ast.While))
         and (
             not any(is_backward(w, c) or is_step(w, c) for w, c in reached(script, scope.node, 2))
             and _over_loader(script, block)
@@ -184,7 +187,8 @@ def _evaluates(script: Script, call: ast.Call, scope: Scope, block: ast.AST, dep
         return "name"
     if _only_ever_evaluates(script, call, scope):
         return "eval"
-    sites = call_sites(script, scope) if depth else []
+    # a method of a module runs its layers as forward() does: what evaluates it is its caller
+    sites = call_sites(script, scope) if depth and not is_module_scope(script, scope) else []
     if (
         sites
         and not any(is_backward(script, c) for c in scope.calls)
@@ -197,11 +201,19 @@ def _evaluates(script: Script, call: ast.Call, scope: Scope, block: ast.AST, dep
 def _in_unguarded_phase(script: Script, call: ast.Call) -> bool:
     """One loop for training and validation: the mode and backward() depend on the phase, the forward does not."""
     around = list(script.index.ancestors(call))
-    for loop in loops_around(script, call)[1:2]:
+    loops = loops_around(script, call)
+    scope = script.index.scope(call)
+    sites = call_sites(script, scope)
+    if any(grad_off(script, site) for site in sites):
+        return False
+    # the phase is the outer loop's, or the function's: def epoch(model, loader, optimizer=None), where its callers
+    # are known to leave autograd on
+    outer: list[ast.AST] = [scope.node] if len(loops) == 1 and sites else [*loops[1:2]]
+    for loop in outer:
         for test, trains in _phases(script, loop, call):
             own = ast.dump(test)
             same = [p for p in around if isinstance(p, (ast.If, ast.IfExp)) and ast.dump(p.test) == own]
-            backward = [c for c in calls_in(script, loops_around(script, call)[0]) if is_backward(script, c)]
+            backward = [c for c in calls_in(script, loops[0]) if is_backward(script, c)]
             if trains and not same and backward and all(_under(script, c, own) for c in backward):
                 return True
     return False
@@ -231,7 +243,9 @@ def _under(script: Script, node: ast.AST, test: str) -> bool:
     return any(isinstance(p, ast.If) and ast.dump(p.test) == test for p in script.index.ancestors(node))
 
 
-def _over_loader(script: Script, loop: ast.For | ast.AsyncFor) -> bool:
+def _over_loader(script: Script, loop: Loop) -> bool:
+    if draws(script, loop) or isinstance(loop, ast.While):
+        return bool(draws(script, loop))
     node: ast.expr = loop.iter
     while isinstance(node, ast.Call) and node.args and node.func.__class__ is not ast.Attribute:
         node = node.args[0]

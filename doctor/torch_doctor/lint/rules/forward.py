@@ -23,6 +23,8 @@ MEETING = named(
     "scatter_ where maximum minimum masked_select"
 )
 MAKERS = named("zeros ones rand randn randint empty full arange linspace eye tensor logspace randperm as_tensor")
+#: classes that make a CPU tensor of what they are given; those of integers hold lengths, which belong on the CPU
+CLASSES = named("FloatTensor DoubleTensor HalfTensor Tensor")
 
 
 @check("DEV102", "tensor-made-on-cpu-in-forward")
@@ -77,7 +79,11 @@ def tensor_made_on_cpu_in_forward(script: Script) -> Iterator[Finding]:
 def is_cpu_maker(script: Script, call: ast.Call) -> bool:
     """Whether a call makes a tensor on the default device."""
     name = script.index.qual(call)
-    if not name.startswith("torch.") or name.count(".") != 1 or name[6:] not in MAKERS:
+    if not name.startswith("torch.") or name.count(".") != 1:
+        return False
+    if name[6:] in CLASSES:
+        return bool(call.args) and not isinstance(call.args[0], (ast.Name, ast.Attribute, ast.Starred))
+    if name[6:] not in MAKERS:
         return False
     if (
         keyword(call, "device") is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from torch_doctor.facts.code_index import dotted
+from torch_doctor.facts.code_index import Scope, dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint.flow import (
     called,
@@ -18,7 +18,7 @@ from torch_doctor.lint.flow import (
     origins,
 )
 from torch_doctor.lint.found import NOTE, WARNING, finding, fix, replace, source, span
-from torch_doctor.lint.kinds import kind
+from torch_doctor.lint.kinds import MODULE_MAKERS, is_module_class, kind
 from torch_doctor.model import Edit, Finding, Fix
 from torch_doctor.registry import check
 
@@ -316,9 +316,10 @@ def loss_names(script: Script, call: ast.Call) -> list[str]:
         return []
     found = set()
     for origin in origins(script, call.func):
-        if not isinstance(origin.node, ast.Call):
+        node = _unwrapped(origin.node)
+        if not isinstance(node, ast.Call):
             return []
-        made = origin.script.index.qual(origin.node)
+        made = origin.script.index.qual(node)
         found.add(made.rsplit(".", 1)[-1] if made.startswith("torch.nn.") else "?")
     return sorted(found) if found and found <= set(EXPECTS) else []
 
@@ -417,16 +418,28 @@ def _of_module(script: Script, node: ast.Call, depth: int) -> tuple[str, ast.AST
     where: ast.AST = node
     for origin in origins(script, node.func):
         made = _unwrapped(origin.node)
-        if not isinstance(made, ast.Call):
+        if isinstance(made, ast.Name) and made.id == dotted(node.func):
+            continue  # model = model.to(device)
+        alone = _only_model(script) if isinstance(made, ast.arg) and kind(script, node.func) == "module" else None
+        if alone is None and not isinstance(made, ast.Call):
             return "", node
-        owner = class_of(origin.script, made)
-        if owner is not None:
+        owner = class_of(origin.script, made) if isinstance(made, ast.Call) else (script, alone)
+        if owner is not None and owner[1] is not None:
             forward = method(owner[0], owner[1], "forward")
             result, where = _of_returns(forward[0], forward[1], depth) if forward is not None else ("", node)
         else:
             result, where = _of_layer(origin.script, made, origin.script.index.qual(made), depth)
         found.add(result)
     return (found.pop(), where) if len(found) == 1 else ("", node)
+
+
+def _only_model(script: Script) -> Scope | None:
+    """The one network that a file defines and no other class of it uses: what a function of it is given to train."""
+    modules = [c for c in script.index.classes.values() if is_module_class(script, c) and c.function("forward")]
+    inner = {dotted(c.func) for m in modules for s in m.walk() for c in s.calls}
+    outer = [m for m in modules if m.name not in inner and not m.name.endswith("Loss")]
+    made_elsewhere = any(script.index.qual(c).startswith(MODULE_MAKERS) for c in script.index.calls)
+    return outer[0] if len(outer) == 1 and not made_elsewhere else None
 
 
 def _unwrapped(node: ast.AST) -> ast.AST:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from torch_doctor.facts.code_index import Scope, dotted
+from torch_doctor.facts.code_index import Binding, Scope, dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint.flow import bindings, lineage
 from torch_doctor.lint.found import ERROR, finding, source
@@ -53,7 +53,10 @@ def layers_in_plain_container(script: Script) -> Iterator[Finding]:
             if function.kind != "function":
                 continue
             for name, items in list(function.bindings.items()):
-                if not name.startswith("self.") or name.count(".") > 1 or name.endswith("[]"):
+                if not name.startswith("self.") or name.count(".") > 1:
+                    continue
+                if name.endswith("[]"):
+                    yield from _set_items(script, owner, name.removesuffix("[]"), items)
                     continue
                 for item in items:
                     if (
@@ -203,6 +206,21 @@ def _appended(script: Script, owner: Scope, function: Scope) -> Iterator[Finding
         if found and all(isinstance(v, ast.List) and not v.elts for v in found):
             yield _plain(script, call, holder, ast.List([], ast.Load()))
             return
+
+
+def _set_items(script: Script, owner: Scope, holder: str, items: list[Binding]) -> Iterator[Finding]:
+    """``self.heads[name] = nn.Linear()`` on a plain dict."""
+    new = [b for b in items if b.how == "assign" and b.value is not None and _is_new_layer(script, b.value)]
+    found = [b.value for b in bindings(script, holder, items[0].scope) if b.how == "assign"]
+    empty = found and all(
+        (isinstance(v, ast.Dict) and not v.keys) or (isinstance(v, ast.Call) and dotted(v.func) in _DICTS)
+        for v in found
+    )
+    if new and empty and not _registered_later(script, owner, holder):
+        yield _plain(script, new[0].node, holder, ast.Dict([], []))
+
+
+_DICTS = named("dict OrderedDict collections.OrderedDict defaultdict collections.defaultdict")
 
 
 @check("GRD113", "parameter-is-no-leaf")

@@ -9,7 +9,7 @@ from torch_doctor.facts.code_index import Scope, dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
 from torch_doctor.lint.events import (
-    backward_loss,
+    backward_calls,
     engine_backward,
     is_backward,
     is_lightning,
@@ -25,23 +25,22 @@ from torch_doctor.lint.flow import (
     bindings,
     called,
     calls_in,
-    constant,
     in_body,
     inside,
-    keyword,
     loops_around,
     origins,
     place,
     reached,
     receiver,
+    spelled,
 )
-from torch_doctor.lint.found import ERROR, WARNING, finding, source
+from torch_doctor.lint.found import ERROR, WARNING, before, finding, fix, source
 from torch_doctor.lint.kinds import kind
-from torch_doctor.model import Finding
+from torch_doctor.model import Finding, Fix
 from torch_doctor.registry import check
 
 
-@check("OPT101", "gradients-never-cleared")
+@check("OPT101", "gradients-never-cleared", tags={"fixable"})
 def gradients_never_cleared(script: Script) -> Iterator[Finding]:
     """A training loop runs backward() and step() and never clears the gradients.
 
@@ -69,12 +68,12 @@ def gradients_never_cleared(script: Script) -> Iterator[Finding]:
                     loss.backward()
                     opt.step()
     Fix:
-        opt.zero_grad() before backward().
+        opt.zero_grad() before backward(). --fix --unsafe-fixes does it where one optimizer is stepped.
     References:
         https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
     """
     seen: set[ast.AST] = set()
-    for call in _backwards(script):
+    for call in backward_calls(script):
         if uses(script, "deepspeed") or engine_backward(script, call):
             continue
         loop = _training_loop(script, call)
@@ -92,6 +91,7 @@ def gradients_never_cleared(script: Script) -> Iterator[Finding]:
                 ERROR,
                 "nothing clears the gradients between one backward() and the next",
                 "Call zero_grad() on the optimizer in the loop, before backward()",
+                fix=_clear_before(script, call),
             )
             continue
         for other in _uncleared(script, loop):
@@ -100,9 +100,17 @@ def gradients_never_cleared(script: Script) -> Iterator[Finding]:
                 yield other
 
 
-def _backwards(script: Script) -> list[ast.Call]:
-    found = [*script.index.by_tail.get("backward", ()), *script.index.by_tail.get("manual_backward", ())]
-    return sorted((c for c in found if is_backward(script, c)), key=place)
+def _clear_before(script: Script, call: ast.Call) -> Fix | None:
+    """zero_grad() of the one optimizer that is stepped beside a backward(), as a statement before it."""
+    statement = script.index.statement(call)
+    block = block_of(script, call)
+    stepped = [t for s in block for c in calls_in(script, s) if (t := step_target(script, c)) is not None]
+    names = {dotted(t) for t in stepped}
+    if not isinstance(statement, ast.Expr) or len(names) != 1 or "(" in "".join(names) or "[]" in "".join(names):
+        return None
+    return fix(
+        "clear the gradients before backward()", [before(script, statement, f"{names.pop()}.zero_grad()")], safe=False
+    )
 
 
 def _training_loop(script: Script, call: ast.Call) -> ast.AST | None:
@@ -239,12 +247,12 @@ def _enters_accumulate(script: Script, loop: ast.AST) -> bool:
 def _uncleared(script: Script, loop: ast.AST) -> Iterator[Finding]:
     """Two optimizers are stepped and only one of them is cleared."""
     calls = [c for w, c in reached(script, loop) if w is script]
-    stepped = {dotted(t): c for c in calls if (t := step_target(script, c)) is not None and dotted(t)}
+    stepped = {spelled(t): c for c in calls if (t := step_target(script, c)) is not None and dotted(t)}
     cleared: set[str] = set()
     for call in calls:
         if is_zero(script, call):
             value = receiver(call)
-            name = dotted(value) if value is not None else ""
+            name = spelled(value) if value is not None else ""
             if value is None or kind(script, value) != "optimizer" or "[]" in name:
                 return
             cleared.add(name)
@@ -304,10 +312,10 @@ def gradients_cleared_before_step(script: Script) -> Iterator[Finding]:
         if target is None or statement not in block or statement is None:
             continue
         at = block.index(statement)
-        before = _last_event(script, block[:at], dotted(target))
+        earlier = _last_event(script, block[:at], dotted(target))
         after = _first_event(script, block[at + 1 :], dotted(target))
         if (
-            not before
+            not earlier
             and _steps_then_backward(script, block[at + 1 :], dotted(target))
             and loops_around(script, call)
         ):
@@ -319,7 +327,7 @@ def gradients_cleared_before_step(script: Script) -> Iterator[Finding]:
                 "zero_grad(), then backward(), then step()",
             )
             continue
-        if before == "backward" and after == "step" and not any(c.args for c in [call]):
+        if earlier == "backward" and after == "step" and not any(c.args for c in [call]):
             yield finding(
                 script,
                 call,
@@ -443,112 +451,3 @@ def _only_zero(script: Script, nodes: list[ast.Name]) -> bool:
     return all(
         getattr(script.index.parent.get(n), "attr", "") in ("zero_grad", "param_groups", "state_dict") for n in nodes
     )
-
-
-@check("OPT104", "accumulation-not-scaled")
-def accumulation_not_scaled(script: Script) -> Iterator[Finding]:
-    """Gradients are accumulated over several batches and the loss is not divided by their number.
-
-    What it checks:
-        A loop with backward() at every batch and step() under "if (i + 1) % k == 0", where the loss of a mean loss
-        function is never divided by k.
-    Why it matters:
-        The gradient is k times as large as with one large batch: the learning rate is k times too high.
-    Example:
-        Bad::
-
-            def train(model, loader, opt, loss_fn, k):
-                for i, (x, y) in enumerate(loader):
-                    loss = loss_fn(model(x), y)
-                    loss.backward()
-                    if (i + 1) % k == 0:
-                        opt.step()
-                        opt.zero_grad()
-
-        Good::
-
-            def train(model, loader, opt, loss_fn, k):
-                for i, (x, y) in enumerate(loader):
-                    loss = loss_fn(model(x), y) / k
-                    loss.backward()
-                    if (i + 1) % k == 0:
-                        opt.step()
-                        opt.zero_grad()
-    Fix:
-        (loss / k).backward().
-    References:
-        https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation
-    """
-    if uses(script, "accelerate", "lightning", "pytorch_lightning", "deepspeed"):
-        return
-    for call in _backwards(script):
-        loops = loops_around(script, call)
-        if not loops or engine_backward(script, call) or _guarded_by_modulo(script, call, loops[0]):
-            continue
-        steps = [c for c in calls_in(script, loops[0]) if is_step(script, c)]
-        guards = [_guarded_by_modulo(script, c, loops[0]) for c in steps]
-        clears = [c for c in calls_in(script, loops[0]) if is_zero(script, c)]
-        if (
-            not steps
-            or not all(guards)
-            or not clears
-            or not all(_guarded_by_modulo(script, c, loops[0]) for c in clears)
-        ):
-            continue
-        loss = backward_loss(script, call)
-        if any(inside(a, loops[0]) for a in script.index.attributes.get("grad", ())):
-            continue  # the gradients are seen to by hand
-        if loss is not None and _plain_mean(script, loss, loops[0]):
-            yield finding(
-                script,
-                call,
-                WARNING,
-                f"the loss is not divided by the number of accumulated batches ({source(script, guards[0])})",  # type: ignore[arg-type]
-                f"({source(script, loss)} / steps).backward()",
-            )
-
-
-def _guarded_by_modulo(script: Script, call: ast.AST, loop: ast.AST) -> ast.expr | None:
-    for item in script.index.ancestors(call):
-        if item is loop:
-            return None
-        if isinstance(item, ast.If):
-            for part in ast.walk(item.test):
-                if (
-                    isinstance(part, ast.BinOp)
-                    and isinstance(part.op, ast.Mod)
-                    and not isinstance(part.left, ast.Constant)
-                ):
-                    return part
-            for origin in [n for n in ast.walk(item.test) if isinstance(n, ast.Name)]:
-                scope = script.index.scope(origin)
-                for bound in scope.bindings.get(origin.id, ()):
-                    if bound.value is not None and bound.how == "assign" and in_body(bound.node, loop):
-                        for part in ast.walk(bound.value):
-                            if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod):
-                                return part
-    return None
-
-
-def _plain_mean(script: Script, loss: ast.expr, loop: ast.AST) -> bool:
-    """Whether a loss comes from a loss function of this file's making and is never divided or weighted."""
-    from torch_doctor.lint.rules.retention import _makes_scalar
-
-    if isinstance(loss, ast.Name):
-        scope = script.index.scope(loss)
-        bound = [b for b in scope.bindings.get(loss.id, ()) if in_body(b.node, loop)]
-        if len(bound) != 1 or bound[0].how != "assign" or bound[0].value is None:
-            return False
-        loss = bound[0].value
-    if not isinstance(loss, ast.Call) or not _makes_scalar(script, loss):
-        return False
-    return not _sums(script, loss)
-
-
-def _sums(script: Script, call: ast.Call) -> bool:
-    made = [o.node for o in origins(script, call.func) if isinstance(o.node, ast.Call)]
-    for item in [call, *made]:
-        value = keyword(item, "reduction")
-        if value is not None and constant(script, value) != "mean":
-            return True
-    return isinstance(call.func, ast.Attribute) and call.func.attr == "sum"

@@ -1,4 +1,4 @@
-"""Losses that outlive their step: kept with their graph, or read by .data."""
+"""Losses that outlive their step: kept with their graph."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from torch_doctor.facts.code_index import dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
-from torch_doctor.lint.events import backward_loss, grad_off, is_backward, is_forward, is_step, repeated_in
+from torch_doctor.lint.batches import draws
+from torch_doctor.lint.events import backward_loss, grad_off, is_backward, is_step, repeated_in
 from torch_doctor.lint.flow import (
     Loop,
     bindings,
@@ -21,7 +22,7 @@ from torch_doctor.lint.flow import (
     origins,
     reached,
 )
-from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, fix, insert, replace, source
+from torch_doctor.lint.found import ERROR, WARNING, finding, fix, insert, source
 from torch_doctor.lint.graph import CUTS, carries, has_backward, is_loss_function, loss_like, mentions
 from torch_doctor.lint.kinds import kind
 from torch_doctor.model import Finding, Fix
@@ -242,6 +243,8 @@ def _has_backward(script: Script, node: ast.AST, loop: Loop | None) -> bool:
 
 
 def _over_data(script: Script, loop: Loop) -> bool:
+    if draws(script, loop):
+        return True
     if not isinstance(loop, (ast.For, ast.AsyncFor)):
         return False
     node: ast.expr = loop.iter
@@ -403,12 +406,13 @@ def is_scalar_loss(script: Script, node: ast.AST) -> bool:
         value = found.value if found is not None and found.how == "assign" else None
         if found is not None and found.how == "parameter":
             return words.tail(name) in ("loss", "total_loss")
-    return value is not None and _makes_scalar(script, value)
+    return value is not None and makes_scalar(script, value)
 
 
-def _makes_scalar(script: Script, value: ast.AST) -> bool:
+def makes_scalar(script: Script, value: ast.AST) -> bool:
+    """Whether an expression makes a loss of one element: a mean or a sum, a loss function with a reduction."""
     if isinstance(value, ast.BinOp):
-        return _makes_scalar(script, value.left) or _makes_scalar(script, value.right)
+        return makes_scalar(script, value.left) or makes_scalar(script, value.right)
     if not isinstance(value, ast.Call):
         return False
     reduction = next((k.value for k in value.keywords if k.arg in ("reduction", "reduce")), None)
@@ -429,136 +433,3 @@ def _makes_scalar(script: Script, value: ast.AST) -> bool:
 
 def _is_mean(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value in ("mean", "sum", "batchmean", True)
-
-
-@check("GRD102", "loss-read-by-data", tags={"fixable"})
-def loss_read_by_data(script: Script) -> Iterator[Finding]:
-    """A scalar loss is read by .data or by an index.
-
-    What it checks:
-        loss.data[0], loss[0] and loss.data of a loss that backward() runs on, or that a loss function made.
-    Why it matters:
-        A loss has no dimension since PyTorch 0.4: an index raises "invalid index of a 0-dim tensor". .data hides
-        changes from autograd.
-    Example:
-        Bad::
-
-            def train(model, loader, opt, loss_fn):
-                for x, y in loader:
-                    opt.zero_grad()
-                    loss = loss_fn(model(x), y)
-                    loss.backward()
-                    opt.step()
-                    print(loss.data[0])
-
-        Good::
-
-            def train(model, loader, opt, loss_fn):
-                for x, y in loader:
-                    opt.zero_grad()
-                    loss = loss_fn(model(x), y)
-                    loss.backward()
-                    opt.step()
-                    print(loss.item())
-    Fix:
-        loss.item(). --fix does it.
-    References:
-        https://pytorch.org/blog/pytorch-0_4_0-migration-guide/
-    """
-    seen: set[ast.AST] = set()
-    for attribute in script.index.attributes.get("data", ()):
-        if not isinstance(attribute.ctx, ast.Load) or not _is_loss_value(script, _before_move(attribute.value)):
-            continue
-        outer, indexed = _chain(script, attribute)
-        if outer in seen:
-            continue
-        seen.add(outer)
-        yield _data_finding(script, attribute.value, outer, indexed)
-    if not script.index.by_tail.get("backward"):
-        return
-    for loss in _loss_names(script):
-        parent = script.index.parent.get(loss)
-        if (
-            (
-                isinstance(parent, ast.Subscript)
-                and parent.value is loss
-                and _is_zero(parent.slice)
-                and is_scalar_loss(script, loss)
-            )
-            and isinstance(parent.ctx, ast.Load)
-            and _made_as_tensor(script, loss)
-        ):
-            yield _data_finding(script, loss, parent, True)
-
-
-def _loss_names(script: Script) -> Iterator[ast.Name]:
-    scopes = [script.index.module, *script.index.functions]
-    for scope in scopes:
-        for name, nodes in scope.names.items():
-            if words.says(words.LOSS, name):
-                yield from nodes
-
-
-def _made_as_tensor(script: Script, node: ast.Name) -> bool:
-    """A loss that is no tuple: made by a loss function itself."""
-    found = last_before(script, node.id, node)
-    return (
-        found is not None and found.how == "assign" and found.value is not None and _makes_scalar(script, found.value)
-    )
-
-
-def _is_zero(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and node.value == 0 and not isinstance(node.value, bool)
-
-
-def _before_move(node: ast.AST) -> ast.AST:
-    while (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("cpu", "detach", "cuda")
-    ):
-        node = node.func.value
-    return node
-
-
-def _chain(script: Script, node: ast.AST) -> tuple[ast.AST, bool]:
-    """``.data.cpu().numpy()[0]``: the whole expression, and whether it is indexed."""
-    while True:
-        parent = script.index.parent.get(node)
-        if isinstance(parent, ast.Subscript) and parent.value is node and _is_zero(parent.slice):
-            return parent, True
-        if isinstance(parent, ast.Attribute) and parent.attr in ("cpu", "numpy", "item", "detach", "float", "tolist"):
-            call = script.index.parent.get(parent)
-            if isinstance(call, ast.Call) and call.func is parent:
-                node = call
-                continue
-        return node, False
-
-
-def _is_loss_value(script: Script, node: ast.AST) -> bool:
-    if not isinstance(node, (ast.Name, ast.Attribute)):
-        return isinstance(node, ast.Call) and _makes_scalar(script, node)
-    if is_forward(script, ast.Call(node, [], [])) if False else False:
-        return False
-    return is_scalar_loss(script, node)
-
-
-def _data_finding(script: Script, loss: ast.expr, outer: ast.AST, indexed: bool) -> Finding:
-    name = source(script, loss)
-    base = _before_move(loss)
-    mend = fix(f"use {script.segment(base)}.item()", [replace(script, outer, f"{script.segment(base)}.item()")])
-    if indexed:
-        message = f"{source(script, outer)} indexes a loss of no dimension: IndexError"
-        return finding(script, outer, ERROR, message, f"{source(script, base)}.item()", fix=mend)
-    message = f"{name}.data reads a loss behind autograd's back"
-    parent = script.index.parent.get(outer)
-    keeps_tensor = isinstance(parent, ast.Attribute)
-    read_on = not isinstance(outer, ast.Attribute) or keeps_tensor
-    return finding(
-        script,
-        outer,
-        NOTE if read_on else WARNING,
-        message,
-        f"{source(script, base)}.item()",
-        fix=None if keeps_tensor else mend,
-    )

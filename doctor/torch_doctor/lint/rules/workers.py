@@ -1,4 +1,4 @@
-"""DataLoader workers: pickling, the main guard, CUDA in workers, memory times workers, contradicting arguments."""
+"""DataLoader workers: pickling, the main guard, contradicting arguments."""
 
 from __future__ import annotations
 
@@ -9,23 +9,18 @@ from torch_doctor.facts.code_index import Binding, Scope, dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint.flow import (
     Loop,
-    argument_for,
-    call_sites,
+    called,
     constant,
-    has_star,
     keyword,
     loops_around,
     origins,
     reached,
 )
-from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, source
+from torch_doctor.lint.found import ERROR, NOTE, finding
 from torch_doctor.lint.kinds import is_iterable_dataset, kind
 from torch_doctor.lint.loaders import SPAWNING, Loader, dataset_classes, loaders, start_method
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
-
-#: items of a Python container from which on copy-on-write of the reference counts is felt
-MANY_ITEMS = 1_000_000
 
 
 @check("WRK101", "worker-argument-not-picklable", tags={"workers"})
@@ -222,8 +217,6 @@ def _iterates(script: Script, loop: Loop, spawning: list[Loader]) -> bool:
 
 def _starts_within(script: Script, call: ast.Call, spawning: list[Loader]) -> bool:
     """A module-level call of a function that loops over such a loader."""
-    from torch_doctor.lint.flow import called
-
     wanted = {x.call for x in spawning}
     if dotted(call.func) in ("next", "iter", "list") and call.args:
         return any(o.node in wanted for o in origins(script, call.args[0]))
@@ -251,257 +244,6 @@ def _is_process(script: Script, call: ast.Call) -> bool:
 
 def _guarded(script: Script, node: ast.AST) -> bool:
     return any(isinstance(p, ast.If) and "__name__" in ast.dump(p.test) for p in script.index.ancestors(node))
-
-
-@check("WRK103", "cuda-in-worker", tags={"workers"})
-def cuda_in_worker(script: Script) -> Iterator[Finding]:
-    """A data set's __getitem__ or a collate_fn uses CUDA.
-
-    What it checks:
-        .cuda(), .to("cuda") and device="cuda" in __getitem__, __iter__ and collate_fn, where a loader has workers.
-    Why it matters:
-        A forked worker fails with "Cannot re-initialize CUDA in forked subprocess"; a spawned one takes a CUDA
-        context (some hundred MiB of GPU memory) each.
-    Example:
-        Bad::
-
-            import torch
-            from torch.utils.data import DataLoader, Dataset
-            class Rows(Dataset):
-                def __getitem__(self, at):
-                    return torch.zeros(3).cuda()
-            loader = DataLoader(Rows(), num_workers=4)
-
-        Good::
-
-            import torch
-            from torch.utils.data import DataLoader, Dataset
-            class Rows(Dataset):
-                def __getitem__(self, at):
-                    return torch.zeros(3)
-            loader = DataLoader(Rows(), num_workers=4, pin_memory=True)
-            for x in loader:
-                x = x.cuda(non_blocking=True)
-    Fix:
-        Return CPU tensors, set pin_memory=True, move the batch in the training loop.
-    References:
-        https://docs.pytorch.org/docs/stable/notes/multiprocessing.html#cuda-in-multiprocessing
-    """
-    places: list[tuple[Scope, bool]] = []
-    for item in dataset_classes(script):
-        if item.workers != "none":
-            names = ("__getitem__", "__iter__", "__getitems__")
-            places += [(c, item.workers == "some") for c in item.scope.children if c.name in names]
-    for loader in loaders(script):
-        value = loader.argument("collate_fn")
-        if value is None or not loader.has_workers:
-            continue
-        function = _function(script, value)
-        if function is not None:
-            places.append((function, True))
-    yield from _cuda_kept(script)
-    seen: set[ast.AST] = set()
-    for scope, sure in places:
-        for where, call in reached(script, scope.node, 2):
-            if where is script and call not in seen and _uses_cuda(script, call):
-                seen.add(call)
-                yield finding(
-                    script,
-                    call,
-                    ERROR if sure else WARNING,
-                    f"{source(script, call)} runs in a worker: CUDA cannot be initialised in a forked process",
-                    "Return CPU tensors, set pin_memory=True, move the batch in the training loop",
-                )
-
-
-def _cuda_kept(script: Script) -> Iterator[Finding]:
-    """A CUDA tensor that __init__ keeps and __getitem__ reads."""
-    for item in dataset_classes(script):
-        start, reader = item.scope.function("__init__"), item.scope.function("__getitem__")
-        if item.workers != "some" or start is None or reader is None:
-            continue
-        for name, bound in start.bindings.items():
-            for binding in bound if name.startswith("self.") else ():
-                value = binding.value
-                if not isinstance(value, ast.Call) or not _uses_cuda(script, value):
-                    continue
-                if any(dotted(n) == name for n in ast.walk(reader.node) if isinstance(n, ast.Attribute)):
-                    yield finding(
-                        script,
-                        value,
-                        ERROR,
-                        f"{name} is a CUDA tensor and the workers read it: a forked process cannot use CUDA",
-                        "Keep it on the CPU and move the batch in the training loop",
-                    )
-
-
-def _function(script: Script, value: ast.expr) -> Scope | None:
-    if isinstance(value, ast.Lambda):
-        return script.index.scope_at[value]
-    at: Scope | None = script.index.scope(value)
-    name = dotted(value)
-    if name.startswith("self.") and at is not None and at.owner is not None:
-        return at.owner.function(name[5:])
-    while at is not None:
-        found = at.function(name)
-        if found is not None:
-            return found
-        at = at.parent
-    return None
-
-
-def _uses_cuda(script: Script, call: ast.Call) -> bool:
-    short = dotted(call.func).rsplit(".", 1)[-1]
-    if short == "cuda" and isinstance(call.func, ast.Attribute):
-        return True
-    values = [keyword(call, "device")]
-    if short == "to" and isinstance(call.func, ast.Attribute):
-        values += call.args[:1]
-    return any(v is not None and _is_cuda(script, v) for v in values)
-
-
-def _is_cuda(script: Script, value: ast.AST) -> bool:
-    for origin in origins(script, value):
-        for item in ast.walk(origin.node):
-            if isinstance(item, ast.Constant) and isinstance(item.value, str) and item.value.startswith("cuda"):
-                return True
-    return False
-
-
-@check("WRK104", "python-objects-times-workers", tags={"workers", "memory", "performance"})
-def python_objects_times_workers(script: Script) -> Iterator[Finding]:
-    """A data set holds millions of Python objects and several workers touch them.
-
-    What it checks:
-        Lists and dicts of at least a million items that __init__ builds by a constant size, where the loader has
-        workers.
-    Why it matters:
-        Reading an object writes its reference count: each worker gets its own copy of the pages in time, so the
-        list's memory is paid once per worker until the container is killed.
-    Example:
-        Bad::
-
-            from torch.utils.data import DataLoader, Dataset
-            class Rows(Dataset):
-                def __init__(self):
-                    self.rows = [{"id": i} for i in range(10_000_000)]
-                def __getitem__(self, at):
-                    return self.rows[at]["id"]
-            loader = DataLoader(Rows(), num_workers=8)
-
-        Good::
-
-            import numpy as np
-            from torch.utils.data import DataLoader, Dataset
-            class Rows(Dataset):
-                def __init__(self):
-                    self.rows = np.arange(10_000_000)
-                def __getitem__(self, at):
-                    return self.rows[at]
-            loader = DataLoader(Rows(), num_workers=8)
-    Fix:
-        Hold the rows in a NumPy array, a tensor, Arrow, or a memory-mapped file; none of them has a reference count
-        per row.
-    References:
-        https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading
-    """
-    for item in dataset_classes(script):
-        start = item.scope.function("__init__")
-        if item.workers != "some" or start is None:
-            continue
-        workers = item.loader.workers if item.loader is not None else None
-        for name, node, size in _containers(script, start):
-            if size >= MANY_ITEMS:
-                many = f"{workers} workers" if workers else "each worker"
-                yield finding(
-                    script,
-                    node,
-                    WARNING if (workers or 0) * size >= 50 * MANY_ITEMS else NOTE,
-                    f"{name} holds {size} Python objects and is read by {many}: each copies them in time",
-                    "Hold them in a NumPy array, a tensor or Arrow",
-                    evidence={"items": size, "workers": workers},
-                )
-
-
-def _containers(script: Script, start: Scope) -> Iterator[tuple[str, ast.AST, int]]:
-    """(attribute, where it is filled, objects in it) of what __init__ keeps: built at once, or appended in a loop."""
-    for name, bound in start.bindings.items():
-        for binding in bound if name.startswith("self.") else ():
-            if binding.value is not None and binding.how == "assign":
-                yield name, binding.value, _items(script, binding.value, 3)
-    for call in start.calls:
-        name = dotted(call.func)
-        around = loops_around(script, call)
-        if name.startswith("self.") and name.endswith(".append") and around:
-            total = 1
-            for loop in around:
-                total *= _length(script, loop.iter) if isinstance(loop, ast.For) else 0
-            yield name.removesuffix(".append"), call, total
-
-
-def _items(script: Script, value: ast.AST | None, depth: int) -> int:
-    """The number of objects that a container expression makes, at least; 0 where it is not known."""
-    if value is None or depth == 0:
-        return 0
-    if isinstance(value, (ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)):
-        total = 1
-        for generator in value.generators:
-            if generator.ifs:
-                return 0
-            total *= _length(script, generator.iter)
-        return total
-    if (
-        isinstance(value, ast.Call)
-        and dotted(value.func) in ("list", "dict", "set", "tuple", "sorted")
-        and value.args
-    ):
-        inner = value.args[0]
-        return _items(script, inner, depth - 1) or _length(script, inner)
-    if isinstance(value, ast.Name):
-        return max(
-            (_items(script, o.node, depth - 1) for o in origins(script, value) if o.node is not value), default=0
-        )
-    return 0
-
-
-def _default(script: Script, name: ast.Name) -> ast.expr | None:
-    """The default of a parameter that no call in the file gives another value."""
-    scope = script.index.scope(name)
-    arguments = getattr(scope.node, "args", None)
-    if not isinstance(arguments, ast.arguments) or len(scope.bindings.get(name.id, ())) != 1:
-        return None
-    plain = [*arguments.posonlyargs, *arguments.args]
-    pairs = dict(zip([a.arg for a in plain][::-1], arguments.defaults[::-1], strict=False))
-    pairs |= {a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None}
-    sites = call_sites(script, scope)
-    if any(has_star(s) or argument_for(scope, s, name.id) is not None for s in sites):
-        return None
-    return pairs.get(name.id)
-
-
-def _length(script: Script, node: ast.AST) -> int:
-    if isinstance(node, ast.Call) and dotted(node.func) in ("range", "enumerate", "trange"):
-        if dotted(node.func) == "enumerate":
-            return _length(script, node.args[0]) if node.args else 0
-        values = [_number(script, a) for a in node.args]
-        if values and all(isinstance(v, (int, float)) for v in values):
-            return int(values[0]) if len(values) == 1 else max(0, int(values[1]) - int(values[0]))  # type: ignore[arg-type]
-    return 0
-
-
-def _number(script: Script, node: ast.AST) -> float | None:
-    value = constant(script, node)
-    if value is None and isinstance(node, ast.Name):
-        value = constant(script, _default(script, node))
-    if isinstance(value, (int, float)):
-        return value
-    if isinstance(node, ast.Call) and dotted(node.func) == "int" and node.args:
-        return _number(script, node.args[0])
-    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Pow)):
-        left, right = _number(script, node.left), _number(script, node.right)
-        if left is not None and right is not None and left < 1e6 and right < 1e9:
-            return left * right if isinstance(node.op, ast.Mult) else left ** min(right, 20)
-    return None
 
 
 @check("WRK105", "workers-restarted-each-epoch", tags={"workers", "performance"})

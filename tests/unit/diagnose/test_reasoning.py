@@ -1,0 +1,64 @@
+"""Causes before echoes, and before what the run got over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch_doctor import postmortem
+from torch_doctor.facts.request import Request
+
+NO_MODULE = (
+    'Traceback (most recent call last):\n  File "train.py", line 2, in <module>\n    import einops\n'
+    "ModuleNotFoundError: No module named 'einops'\n"
+)
+UNKNOWN = (
+    'Traceback (most recent call last):\n  File "train.py", line 9, in step\n    self.align()\n'
+    "WidgetError: the widget is not aligned\n"
+)
+
+
+def first(text: str, folder: Path) -> tuple[str, str]:
+    path = folder / "train.log"
+    path.write_text(text, encoding="utf-8")
+    check, finding = postmortem.explain(Request(log=path)).findings()[0]
+    return check.id, finding.message
+
+
+def test_an_option_that_was_missed_is_not_what_ended_the_run(tmp_path: Path) -> None:
+    text = "No module named 'apex'\nModuleNotFoundError: No module named 'apex' (optional)\nstep 1 loss 2.1\n"
+    assert first(text + NO_MODULE, tmp_path) == (
+        "PKG206",
+        "the module einops is not installed in the Python that ran",
+    )
+
+
+def test_a_warning_gives_way_to_a_sure_cause_in_the_traceback(tmp_path: Path) -> None:
+    text = "mkdir -p failed for path /.config/matplotlib: [Errno 13] Permission denied: '/.config'\n"
+    assert first(text + NO_MODULE, tmp_path)[0] == "PKG206"
+
+
+def test_what_training_got_over_does_not_explain_an_unknown_error(tmp_path: Path) -> None:
+    text = "could not resume: PytorchStreamReader failed reading zip archive: failed finding central directory\n"
+    assert first(text + "step 1 loss 2.1\n" + UNKNOWN, tmp_path)[0] == "SES299"
+    assert first(text + UNKNOWN, tmp_path)[0] == "CKP205"
+
+
+def test_a_full_disk_stays_behind_what_nobody_knows(tmp_path: Path) -> None:
+    text = "tee: train.log: No space left on device\nstep 1 loss 2.1\n"
+    assert first(text + UNKNOWN, tmp_path)[0] == "FS206"
+
+
+def test_what_explains_the_traceback_stays_first(tmp_path: Path) -> None:
+    text = "tee: train.log: No space left on device\nstep 1 loss 2.1\nTraceback (most recent call last):\n"
+    text += '  File "train.py", line 7, in save\nRuntimeError: [enforce fail at inline_container.cc:471] . '
+    text += "PytorchStreamWriter failed writing file data/807: file write failed\n"
+    assert first(text, tmp_path)[0] in ("FS206", "CKP206")
+
+
+def test_the_last_word_of_several_files_that_are_missed(tmp_path: Path) -> None:
+    text = "warning: FileNotFoundError: [Errno 2] No such file or directory: 'local.yaml'\nstep 1 loss 2.1\n"
+    text += "Traceback (most recent call last):\n"
+    text += "FileNotFoundError: [Errno 2] No such file or directory: 'data/train.csv'\n"
+    identity, message = first(text, tmp_path)
+    assert identity == "FS208"
+    assert "data/train.csv" in message
