@@ -50,6 +50,8 @@ STEMS = tuple(
         "freed",
         "evict",
         "preempt",
+        "gradient overflow",
+        "slowdown",
         "inconsisten",
         "abruptly",
         "insufficient",
@@ -74,8 +76,6 @@ STEMS = tuple(
         "disconnected",
         "backtrace",
         "deadline",
-        "gradient overflow",
-        "slowdown",
     ]
 ) + tuple(
     stem.encode()

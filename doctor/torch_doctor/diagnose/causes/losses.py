@@ -320,4 +320,33 @@ register(
             ),
         ),
     ),
+    Cause(
+        "LOS209",
+        "stopped-on-nan-loss",
+        "The program's own check ended the run, since the loss was nan or infinite.",
+        "log of zero or of a negative number, a division by zero, half-precision overflow, a learning rate that is too high, "
+        "or a broken sample. The check did its work; the fault lies before it.",
+        "the program stopped itself, since the loss became {what}: log or division at zero, overflow in half precision, a "
+        "learning rate that is too high, or a broken sample",
+        Remediation(
+            "Find the first operation with anomaly mode, check the inputs for nan, lower the learning rate, clip gradients, and "
+            "use bf16 in place of fp16",
+            (
+                "torch.autograd.set_detect_anomaly(True)",
+                "assert torch.isfinite(x).all()",
+                "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+            ),
+        ),
+        (
+            Signature(
+                "oss is ",
+                "AssertionError: loss is NaN, aborting",
+                "AssertionError: loss is 0.3",
+                r"^\w*(?:Error|Exception): [^\n]{0,60}\b[Ll]oss is (?P<what>nan|NaN|inf)\b",
+                source="common training loops",
+            ),
+        ),
+        judge=nan,
+        explains=("LOS201",),
+    ),
 )

@@ -1,4 +1,4 @@
-"""Shapes that do not fit."""
+"""Shapes of tensors that an operation or a loss does not take together."""
 
 from __future__ import annotations
 
