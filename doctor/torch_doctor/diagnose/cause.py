@@ -117,7 +117,6 @@ class Cause(NamedTuple):
         remedy: what mends it; commands hold ``{name}`` too.
         kind: FATAL, DEGRADED, VAGUE, ECHO or HINT.
         explains: IDs (or prefixes of them) that are consequences where this one is found.
-        likelier: IDs that come before this one where both are found, whatever the order in the log.
         decide: the one command that tells it from the other causes of the same text.
         alternatives: other causes of the same text, likeliest first.
         judge: reads numbers and facts, and gives the verdict; None where the match is no fault after all.

@@ -58,7 +58,10 @@ def _cut_short(seen: Seen, verdict: Verdict) -> Verdict:
             "the safetensors file is shorter than its header says: a download or copy was cut short",
             Remediation(
                 "Compare its size with the source, and download or copy it again",
-                ("ls -l FILE; sha256sum FILE", "huggingface-cli download --force-download REPO FILE"),
+                (
+                    "ls -l FILE; sha256sum FILE",
+                    "hf download REPO FILE --force-download  # or huggingface-cli download",
+                ),
             ),
         )
     if "central directory" in text:
@@ -450,7 +453,7 @@ register(
         "CKP254",
         "hub-archive-with-folder",
         "torch.hub was given a zip that holds more than one file.",
-        "load_state_dict_from_url unpacks a legacy zip with a single file only; check_hash and file_name matter, too.",
+        "load_state_dict_from_url unpacks a zip of another kind than torch.save writes only where it holds a single file.",
         "torch.hub took the download for a legacy zip and found more than one file in it",
         Remediation(
             "Download it by hand, unpack it, and load the file that holds the weights",

@@ -18,7 +18,7 @@ register(
             (
                 "docker image inspect -f '{{.Architecture}}' IMAGE; uname -m",
                 "docker build --platform linux/amd64 ...",
-                "head -1 SCRIPT  # must be #!/usr/bin/env bash",
+                "head -1 SCRIPT  # has to begin with #!, as #!/usr/bin/env bash",
             ),
         ),
         (
@@ -178,7 +178,7 @@ register(
         "tini does not run as PID 1 and reaps no orphaned processes: another process was started before it",
         Remediation(
             "Start tini first (ENTRYPOINT), or tell it to be a subreaper",
-            ('ENTRYPOINT ["tini", "--"]', "tini -s -- python train.py", "export TINI_SUBREAPER=1"),
+            ('ENTRYPOINT ["tini", "--"]', "tini -s -- python train.py", "docker run -e TINI_SUBREAPER=1 ..."),
         ),
         (
             Signature(
@@ -203,8 +203,8 @@ register(
             (
                 "ls -l /dev/nvidia*; id",
                 "docker run --group-add $(stat -c %g /dev/nvidia0) ...",
-                "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=true --in-place",
-                "apt-get install --only-upgrade nvidia-container-toolkit",
+                "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=true --in-place  # rootless engines only",
+                "sudo apt-get install --only-upgrade nvidia-container-toolkit  # on the host",
             ),
         ),
         (

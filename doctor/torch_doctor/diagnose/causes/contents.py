@@ -249,8 +249,15 @@ register(
                 "KeyError: '",
                 "    model.load_state_dict(ckpt[\"state_dict\"])\nKeyError: 'state_dict'",
                 "KeyError: 'name'",
-                r"^(?P<what>KeyError: '(?:state_dict|model|model_state_dict|model_state|optimizer"
-                r"|optimizer_state_dict|epoch|ema|net)')$",
+                r"^(?P<what>KeyError: '(?:state_dict|model_state_dict|model_state|optimizer_state_dict)')$",
+                source="python 3.8 to 3.14",
+            ),
+            Signature(
+                "KeyError: '",
+                "    model.load_state_dict(ckpt['model'])\nKeyError: 'model'",
+                "    net = build(cfg['model'])\nKeyError: 'model'",
+                r"^(?P<what>KeyError: '(?:model|optimizer|epoch|ema|net)')$",
+                also=(r"(?i)ckpt|checkpoint|torch\.load|state_dict|resum|snapshot|\.pth?\b|\.tar\b",),
                 source="python 3.8 to 3.14",
             ),
             Signature(

@@ -37,7 +37,7 @@ register(
                 "PYTHONFAULTHANDLER=1 python train.py",
                 "gdb -batch -ex run -ex bt --args python train.py",
                 "DataLoader(..., num_workers=0)",
-                "pip list --outdated",
+                'ls -lt "$(python -c "import sysconfig; print(sysconfig.get_path(\'purelib\'))")" | head  # what was installed last',
             ),
         ),
         (

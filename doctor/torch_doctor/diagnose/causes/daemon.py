@@ -123,7 +123,7 @@ register(
             (
                 "docker ps --filter publish={port}",
                 "sudo ss -ltnp | grep :{port}",
-                "docker run -p 127.0.0.1:0:{port} ...",
+                "docker run -p 127.0.0.1::CONTAINER_PORT ...  # docker takes a free port; docker port NAME shows it",
             ),
         ),
         (
@@ -159,7 +159,8 @@ register(
                 "docker system df",
                 "docker image prune; docker builder prune",
                 "docker info | grep 'Root Dir'; df -h /var/lib/docker",
-                'sudoedit /etc/docker/daemon.json  # add "data-root": "/big/docker"; then: sudo systemctl restart docker',
+                'sudoedit /etc/docker/daemon.json  # add "data-root": "/big/docker" to what is there',
+                "sudo systemctl restart docker  # ends running containers; images and volumes stay in the old folder",
             ),
         ),
         (
@@ -184,7 +185,7 @@ register(
         "the mount of {path} failed: it does not exist on the Docker host, or a file and a folder were mixed up",
         Remediation(
             "Give an absolute path that exists on the host of the daemon (not inside a container)",
-            ("ls -ld {path}", "docker run -v $PWD/data:/data ...", "docker context show"),
+            ("ls -ld {path}", "docker run -v $PWD/data:/data ...", "docker context ls"),
         ),
         (
             Signature(

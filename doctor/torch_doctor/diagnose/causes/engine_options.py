@@ -13,8 +13,12 @@ register(
         "docker run without --rm leaves the ended container behind, with its name.",
         "a container with the name {name} exists already, from an earlier run",
         Remediation(
-            "Remove the old one, or start it again; --rm removes it at its end",
-            ("docker ps -a --filter name={name}", "docker rm {name}", "docker run --rm --name {name} ..."),
+            "Remove the old one (what it wrote outside of volumes goes with it), or start it again; --rm removes it at its end",
+            (
+                "docker ps -a --filter name={name}",
+                "docker start -a {name}  # runs the old one again",
+                "docker rm {name}; docker run --rm --name {name} ...",
+            ),
         ),
         (
             Signature(
@@ -163,7 +167,7 @@ register(
         "docker cannot read the image's name: capitals, an empty variable, or an unquoted path with a space before it",
         Remediation(
             "Quote paths and variables, and see what docker gets",
-            ('docker run -v "$PWD":/work -w /work IMAGE ...', "set -x  # before the command, in a script"),
+            ('docker run -v "$PWD":/workspace -w /workspace IMAGE ...', "set -x  # before the command, in a script"),
         ),
         (
             Signature(

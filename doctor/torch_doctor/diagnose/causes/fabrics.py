@@ -358,7 +358,7 @@ register(
             "Make ssh to each node work without a question, from the node and user that launches",
             (
                 "ssh-copy-id NODE",
-                "ssh-keyscan -H NODE >> ~/.ssh/known_hosts",
+                "ssh-keyscan -H NODE >> ~/.ssh/known_hosts  # compare the key first: this trusts what answers",
                 "ssh -o BatchMode=yes NODE hostname",
             ),
         ),

@@ -58,7 +58,11 @@ def storage(seen: Seen, verdict: Verdict) -> Verdict | None:
         Remediation(
             "Do not replace files that a run reads (write new names, then switch); remount if it stays, or copy the "
             "data to a local disk",
-            ("findmnt -T FILE", "sudo umount -l MOUNT && sudo mount MOUNT", "rsync -a /nfs/data/ /local/data/"),
+            (
+                "findmnt -T FILE",
+                "sudo umount -l MOUNT && sudo mount MOUNT  # what has files open there loses them",
+                "rsync -a /nfs/data/ /local/data/",
+            ),
         ),
     )
 

@@ -63,7 +63,7 @@ register(
         Remediation(
             "Read the worker's own log and the raylet's, and ask the kernel on that node",
             (
-                "ray logs worker-*PID*.err --node-ip IP  # or /tmp/ray/session_latest/logs",
+                "ray logs 'worker-*PID*.err' --node-ip IP  # or /tmp/ray/session_latest/logs",
                 "dmesg -T | grep -i -E 'oom-kill|killed process|segfault'",
                 "ray summary tasks; ray memory",
             ),
@@ -141,7 +141,8 @@ register(
             "Read the session's logs, stop what is left of an earlier session, and start with fewer CPUs",
             (
                 "tail -n 50 /tmp/ray/session_latest/logs/raylet.err /tmp/ray/session_latest/logs/gcs_server.out",
-                "ray stop --force; ray start --head --num-cpus=8",
+                "ray stop --force  # ends all of Ray on this node, other jobs' as well",
+                "ray start --head --num-cpus=8",
                 "df -h /dev/shm /tmp; free -g",
             ),
         ),
@@ -326,7 +327,10 @@ register(
         "DeepSpeed's train_batch_size is not micro batch x accumulation steps x ranks[[ ({what})]]",
         Remediation(
             "Leave one of the three out (or 'auto') and let DeepSpeed compute it, or correct it for this number of GPUs",
-            ('"train_batch_size": "auto"', '"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 8'),
+            (
+                '"train_batch_size": "auto"  // under Transformers or Accelerate only',
+                '"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 8',
+            ),
         ),
         (
             Signature(

@@ -157,7 +157,7 @@ register(
             "Blackwell, sm_100 and sm_120) for a new GPU, an older CUDA build for an old one",
             (
                 'python -c "import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())"',
-                "pip install torch --index-url https://download.pytorch.org/whl/cu128",
+                "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu128",
             ),
         ),
         (

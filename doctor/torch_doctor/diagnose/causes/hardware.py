@@ -224,7 +224,7 @@ register(
         "a process hangs inside the NVIDIA driver (kernel: blocked for more than {seconds} seconds), and cannot be killed: the "
         "driver waits for a GPU that does not answer",
         Remediation(
-            "Look for an Xid before it, and reboot the node; update the driver if it recurs",
+            "Look for an Xid before it, move other jobs off the node, and reboot it; update the driver if it recurs",
             ("dmesg -T | grep -i -E 'xid|nvrm'", "ps -eo pid,stat,wchan:30,cmd | awk '$2 ~ /D/'", "sudo reboot"),
         ),
         (

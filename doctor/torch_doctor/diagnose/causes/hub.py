@@ -123,7 +123,7 @@ register(
             (
                 "hf download REPO  # or huggingface-cli download REPO, on a machine with network",
                 "docker run -v ~/.cache/huggingface:/hf -e HF_HOME=/hf -e HF_HUB_OFFLINE=1 ...",
-                'python -c "from huggingface_hub import constants as c; print(c.HF_HUB_CACHE)"; ls $HF_HOME/hub',
+                'python -c "from huggingface_hub import constants as c; print(c.HF_HUB_CACHE)"; ls "${HF_HOME:-$HOME/.cache/huggingface}/hub"',
                 "curl -sI https://huggingface.co | head -1",
             ),
         ),

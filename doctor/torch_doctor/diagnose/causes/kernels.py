@@ -90,7 +90,7 @@ def _launch(seen: Seen, verdict: Verdict) -> Verdict | None:
                 "meanwhile",
                 (
                     "nvidia-smi --query-gpu=index,name,display_active --format=csv",
-                    "sudo systemctl isolate multi-user.target",
+                    "sudo systemctl isolate multi-user.target  # ends the desktop and what runs in it",
                     "CUDA_VISIBLE_DEVICES=1 python train.py",
                 ),
             ),
@@ -105,7 +105,7 @@ def _launch(seen: Seen, verdict: Verdict) -> Verdict | None:
                 "with an empty or a huge dimension",
                 (
                     _BLOCKING[0],
-                    "TORCH_CUDA_ARCH_LIST=8.9 pip install --no-build-isolation --force-reinstall EXTENSION",
+                    "TORCH_CUDA_ARCH_LIST=8.9 pip install --no-build-isolation --force-reinstall --no-deps EXTENSION",
                 ),
             ),
         )

@@ -261,7 +261,7 @@ register(
         "LOS204",
         "scalar-was-indexed",
         "A 0-dim tensor was indexed, as in loss.data[0].",
-        "Since torch 0.5 a scalar is a 0-dim tensor; loss.data[0] is old code.",
+        "Since torch 0.4 a scalar is a 0-dim tensor; loss.data[0] is older code.",
         "a 0-dim tensor was indexed or looped over, as the old loss.data[0] does",
         Remediation("Use item()", ("loss.item()", "torch-doctor lint --fix train.py")),
         (

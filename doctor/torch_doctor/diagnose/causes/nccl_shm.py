@@ -23,8 +23,8 @@ register(
             "with Docker --shm-size=8g or --ipc=host",
             (
                 "docker run --shm-size=8g ...",
-                "kubectl patch: volumes: [{name: shm, emptyDir: {medium: Memory}}], volumeMounts: [{name: shm, "
-                "mountPath: /dev/shm}]",
+                "volumes: [{name: shm, emptyDir: {medium: Memory}}]  # of the pod",
+                "volumeMounts: [{name: shm, mountPath: /dev/shm}]  # of its container",
                 "df -h /dev/shm",
             ),
         ),

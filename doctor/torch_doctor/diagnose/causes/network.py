@@ -80,7 +80,7 @@ register(
         Remediation(
             "Hand the authority's certificate to the process, or install ca-certificates; never switch verification off",
             (
-                "export SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt REQUESTS_CA_BUNDLE=$SSL_CERT_FILE",
+                "export SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt; export REQUESTS_CA_BUNDLE=$SSL_CERT_FILE",
                 "apt-get install -y ca-certificates && update-ca-certificates",
                 "openssl s_client -connect huggingface.co:443 -showcerts </dev/null | grep -i issuer",
             ),

@@ -27,14 +27,17 @@ def abi(seen: Seen, verdict: Verdict) -> Verdict | None:
     package = name.split(".")[0] or "MODULE"
     if sizes[1] == "dtype" and (sizes[2], sizes[3]) == ("96", "88"):
         message = f"{what}was built for NumPy 1, and NumPy 2 is installed"
-        commands = ("pip install 'numpy<2'", f"pip install -U --force-reinstall --no-cache-dir {package}")
+        commands = ("pip install 'numpy<2'", f"pip install -U --force-reinstall --no-deps --no-cache-dir {package}")
         return with_message(verdict, message, Remediation(verdict.remedy.text, commands))
     return with_message(
         verdict,
         f"{what}was built for a newer NumPy than the one that is installed (size {sizes[2]} against {sizes[3]})",
         Remediation(
             "Upgrade NumPy, or build the module anew against this one",
-            ("pip install -U numpy", f"pip install --force-reinstall --no-cache-dir --no-binary {package} {package}"),
+            (
+                "pip install -U numpy",
+                f"pip install --force-reinstall --no-deps --no-build-isolation --no-cache-dir --no-binary {package} {package}",
+            ),
         ),
     )
 
@@ -128,7 +131,7 @@ register(
         "PKG235",
         "torch-too-old-for-package",
         "A package does not see the installed torch, since it is too old for it.",
-        "transformers from 4.57 on switches PyTorch off when it is older than it supports, and then says that torch was not "
+        "transformers switches PyTorch off when it is older than it supports, and then says that torch was not "
         "found, though it is there.",
         "transformers says that it finds no PyTorch: torch is missing in this environment, or older than it supports",
         Remediation(

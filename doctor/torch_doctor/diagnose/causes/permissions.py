@@ -124,7 +124,7 @@ def read_only(seen: Seen, verdict: Verdict) -> Verdict | None:
             (
                 "dmesg -T | grep -i -E 'remount|I/O error|ext4|xfs|nvme' | tail -30",
                 "smartctl -a /dev/nvme0",
-                "sudo umount MOUNT && sudo fsck -f DEVICE",
+                "sudo umount MOUNT && sudo fsck -f DEVICE  # ext4; for XFS: xfs_repair",
             ),
         ),
     )

@@ -40,7 +40,7 @@ def port(seen: Seen, verdict: Verdict) -> Verdict | None:
             (
                 "torchrun --standalone --nproc-per-node=gpu train.py",
                 f"ss -ltnp | grep {number}",
-                "torchrun --rdzv-endpoint=localhost:0 train.py",
+                "torchrun --rdzv-backend=c10d --rdzv-endpoint=localhost:0 train.py",
                 "export MASTER_PORT=29501",
             ),
         ),
@@ -76,7 +76,10 @@ def joined(seen: Seen, verdict: Verdict) -> Verdict | None:
             "the file, or an old file of an earlier run is in its place",
             Remediation(
                 "Remove the file before each run, and put it on a file system that all nodes share and that locks files",
-                ("rm -f /shared/rendezvous", "torchrun --standalone --nproc-per-node=gpu train.py"),
+                (
+                    "rm -i RENDEZVOUS_FILE  # the file that init_method names, while no run uses it",
+                    "torchrun --standalone --nproc-per-node=gpu train.py",
+                ),
             ),
         )
     return with_message(verdict, verdict.message.replace("?", "not all"))
@@ -240,9 +243,9 @@ register(
                 "172.",
                 "[btl_tcp_endpoint.c:796:mca_btl_tcp_endpoint_complete_connect] connect() to 172.17.0.1 failed: "
                 "Connection refused (111)",
-                "connect() to 10.0.0.2 failed: Connection refused (111)",
+                "connect() to 172.31.14.7 failed: Connection refused (111)",
                 r"(?:[Cc]onnect\w*|[Cc]onnection|Call to "
-                r"connect)[^\n]*\b(?P<address>172\.(?:1[7-9]|2\d|3[01])\.\d+\.\d+)\b[^\n]*(?:refused|unreachable"
+                r"connect)[^\n]*\b(?P<address>172\.(?:1[7-9]|2\d|30)\.0\.\d+)\b[^\n]*(?:refused|unreachable"
                 r"|timed out|No route|failed)",
                 source="Open MPI 3 to 5, gloo, NCCL",
             ),
@@ -347,7 +350,7 @@ register(
                 "Connect to",
                 "misc/socket.cc:538 NCCL WARN Net : Connect to 10.0.0.2<48339> failed : Connection refused",
                 "NCCL INFO Connect to 10.0.0.2",
-                r"NCCL WARN[^\n]*Connect to (?P<host>(?!172\.(?:1[7-9]|2\d|3[01])\.)\S+) failed : Connection refused",
+                r"NCCL WARN[^\n]*Connect to (?P<host>(?!172\.(?:1[7-9]|2\d|30)\.0\.)\S+) failed : Connection refused",
                 source="NCCL 2.x: the peer has ended, or a port is closed",
             ),
         ),

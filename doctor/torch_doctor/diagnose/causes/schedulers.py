@@ -99,8 +99,8 @@ register(
             Signature(
                 "DeadlineExceeded",
                 "Reason: DeadlineExceeded, Job was active longer than specified deadline",
-                "DEADLINE_EXCEEDED: grpc",
-                r"(?P<what>DeadlineExceeded)",
+                "google.api_core.exceptions.DeadlineExceeded: 504 Deadline Exceeded",
+                r"(?<![.\w])(?<!code = )(?P<what>DeadlineExceeded)\b(?!:? (?:desc|504|context))",
                 source="Kubernetes",
             ),
             Signature(

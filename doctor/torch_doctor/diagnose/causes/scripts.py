@@ -18,7 +18,7 @@ register(
             "Correct the line, and run the script with the shell that it is written for",
             (
                 "bash -n SCRIPT; bash SCRIPT",
-                "head -1 SCRIPT  # has to be #!/bin/bash",
+                "head -1 SCRIPT  # has to begin with #!, as #!/bin/bash",
                 "export CUDA_VISIBLE_DEVICES=0  # no blanks around =",
                 "shellcheck SCRIPT",
             ),

@@ -20,7 +20,7 @@ def left_over(seen: Seen, verdict: Verdict) -> Verdict | None:
             (
                 'python -c "from streaming.base.util import clean_stale_shared_memory as c; c()"',
                 "ls -l /dev/shm/0*; fuser -v /dev/shm/0*",
-                "rm -f /dev/shm/0*_*",
+                "rm -i /dev/shm/0*_*  # asks for each: other runs of this machine have such names, too",
             ),
         ),
     )

@@ -72,7 +72,7 @@ register(
             "Load with the number of ranks that saved it, or turn it into a form that is free of it",
             (
                 "python zero_to_fp32.py CHECKPOINT_FOLDER OUT",
-                "ds_to_universal --input_folder FOLDER --output_folder OUT  # then load_universal",
+                "python -m deepspeed.checkpoint.ds_to_universal --input_folder FOLDER --output_folder OUT  # then load_universal",
                 "python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER out.pt",
             ),
         ),

@@ -152,7 +152,7 @@ register(
             "Start as many ranks as the degrees multiply to, or lower a degree",
             (
                 "echo $WORLD_SIZE; torchrun --nnodes=2 --nproc-per-node=8 ...",
-                "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 1",
+                "torchrun ... --tensor-model-parallel-size 2 --pipeline-model-parallel-size 1  # Megatron",
             ),
         ),
         (

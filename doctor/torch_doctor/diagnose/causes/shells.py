@@ -200,7 +200,7 @@ register(
             (
                 "python SCRIPT --help",
                 "torchrun --nproc-per-node=gpu SCRIPT --option VALUE",
-                "cat -A run.sh | grep ' \\\\ *\\$'",
+                "grep -nE '\\\\[[:space:]]+$' run.sh  # a blank after the backslash breaks the line",
             ),
         ),
         (

@@ -21,7 +21,12 @@ def disk(seen: Seen, verdict: Verdict) -> Verdict | None:
             Remediation(
                 "Delete or pack small files (tar, zip, WebDataset shards, one LMDB or HDF5 file), or write to another "
                 "file system",
-                ("df -i .", "du --inodes -xd 2 . | sort -n | tail", "tar cf frames.tar frames/ && rm -r frames/"),
+                (
+                    "df -i .",
+                    "du --inodes -xd 2 . | sort -n | tail",
+                    "tar cf /OTHER_DISK/frames.tar frames/  # the archive needs an inode as well",
+                    "tar df /OTHER_DISK/frames.tar && rm -r frames/  # removes the files, once the archive holds them all",
+                ),
             ),
         )
     free = seen.machine.number("disk.free_bytes", "fs.free_bytes")
@@ -81,7 +86,7 @@ PIP_SPACE = Remediation(
     (
         'df -h /tmp ~/.cache "$(python -c "import sys; print(sys.prefix)")"',
         "pip cache purge",
-        "TMPDIR=/workspace/tmp pip install --no-cache-dir PACKAGE",
+        "mkdir -p /workspace/tmp; TMPDIR=/workspace/tmp pip install --no-cache-dir PACKAGE",
         "docker system df",
     ),
 )

@@ -62,7 +62,11 @@ register(
         "without -i, or a rank of a launcher)",
         Remediation(
             "Give the answer by an option or a variable, or start it with a terminal",
-            ("docker run -it ...", "yes | python train.py", "if sys.stdin.isatty(): answer = input(...)"),
+            (
+                "docker run -it ...",
+                "python train.py < answers.txt  # one answer a line",
+                "if sys.stdin.isatty(): answer = input(...)",
+            ),
         ),
         (
             Signature(

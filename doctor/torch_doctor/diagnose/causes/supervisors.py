@@ -72,7 +72,10 @@ register(
         "YARN ended the container: it used more RAM than its limit ({used})",
         Remediation(
             "Ask for more memory or overhead, or use fewer workers",
-            ("--conf spark.executor.memoryOverhead=8g", "--conf spark.executor.memory=32g"),
+            (
+                "spark-submit --conf spark.executor.memoryOverhead=8g ...",
+                "spark-submit --conf spark.executor.memory=32g ...",
+            ),
         ),
         (
             Signature(
@@ -98,7 +101,7 @@ register(
         Remediation(
             "Let the user's processes live after the logout, or run it as a unit",
             (
-                "sudo loginctl enable-linger $USER",
+                "sudo loginctl enable-linger $USER  # keeps units; with KillUserProcesses=yes tmux still ends",
                 "systemd-run --user --unit=exp1 python train.py",
                 "grep KillUserProcesses /etc/systemd/logind.conf",
             ),
