@@ -87,8 +87,9 @@ register(
                 ),
                 "docker: Error response from daemon: pull access denied for corp/train, repository does not exist or "
                 "may require 'docker login'",
-                "access denied to the bucket",
-                r"pull access denied for \S+|unauthorized: (?:authentication|access|incorrect)[^\n]*|no basic auth "
+                "azure.core.exceptions.ClientAuthenticationError: unauthorized: access denied to the container",
+                r"pull access denied for \S+|unauthorized: (?:authentication required|unauthenticated|incorrect username"
+                r"|access (?:to the|token)|HTTP Basic)[^\n]*|no basic auth "
                 r"credentials|requested access to the resource is denied",
                 source="Docker 17 to 29",
             ),

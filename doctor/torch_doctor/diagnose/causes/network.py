@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
@@ -23,8 +25,34 @@ def unreachable(seen: Seen, verdict: Verdict) -> Verdict | None:
             ),
         )
     where = f"{host} was not reached" if host else "a download failed"
-    why = "its name does not resolve" if _name_failed(text) else "no route, a firewall, or no answer in time"
+    if _name_failed(text):
+        why = "its name does not resolve"
+    elif "refused" in text:
+        why = "it refused the connection: nothing listens there, or a firewall answers"
+    else:
+        why = "no route, a firewall, or no answer in time"
+    if _is_near(host):
+        return with_message(verdict, f"{where} ({why}): a host of your own network, and not a download", _NEAR)
     return with_message(verdict, f"{where} ({why}): this container or node has no working network to the outside")
+
+
+_NEAR = Remediation(
+    "See that the service runs and on which port, and that this container is on its network; localhost is the "
+    "container itself",
+    (
+        "getent hosts HOST; curl -sv http://HOST:PORT",
+        "docker run --network NETWORK ...  # docker network ls shows them",
+        "docker run --add-host host.docker.internal:host-gateway ...  # for a service on the Docker host",
+    ),
+)
+
+
+def _is_near(host: str) -> bool:
+    """True for a private address, and for a name without a domain."""
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return host != "" and "." not in host
 
 
 def _name_failed(text: str) -> bool:

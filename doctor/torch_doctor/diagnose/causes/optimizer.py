@@ -316,8 +316,9 @@ register(
             Signature(
                 "KeyError: 'eval_",
                 "KeyError: 'eval_loss'",
-                "KeyError: 'evaluation'",
-                r"^KeyError: '(?P<what>eval_\w+)'",
+                "KeyError: 'eval_dataset'",
+                r"^KeyError: '(?P<what>eval_(?!data|d[sl]\b|set\b|steps?\b|batch|strategy|mode|fn\b|func|config|loader|split|path|dir|file"
+                r"|interval|freq|every|iters?\b|epochs?\b|only|args|model|sampler|transform)\w+)'",
                 source="Transformers 4.0 to 4.39: metric_for_best_model without that metric, most often since no labels reach the "
                 "evaluation",
             ),

@@ -8,7 +8,7 @@ from torch_doctor.diagnose.cause import ECHO, VAGUE, Cause, Seen, Signature, Ver
 from torch_doctor.model import Remediation
 
 #: words of a rendezvous, and of other servers that take a port
-_OF_SERVERS = r"(?i)\.bind\(\(|tensorboard|uvicorn|http\.server|jupyter|visdom|gradio|flask|grpc"
+_OF_SERVERS = r"(?i)\.bind\(\(|tensorboard|uvicorn|http\.server|jupyter|visdom|gradio|flask|grpc|fastapi|streamlit|mlflow|HTTPServer"
 
 _OF_RANKS = r"(?i)c10d|TCPStore|torch\.distributed|rendezvous|torchrun|init_process_group|MASTER_|accelerate|deepspeed|lightning"
 
@@ -29,22 +29,22 @@ def port(seen: Seen, verdict: Verdict) -> Verdict | None:
                 (f"ss -ltnp | grep :{number or 'PORT'}", f"fuser -v -n tcp {number or 'PORT'}"),
             ),
         )
-    number = number or "29500"
+    which = f"port {number}" if number else "the port (29500 is the default of a rendezvous)"
     return with_message(
         verdict,
-        f"port {number} is taken: another job or a leftover process holds the rendezvous port, or several "
-        "processes act as rank 0",
+        f"{which} is taken: another job or a leftover process holds the rendezvous port, or several processes act as "
+        "rank 0",
         Remediation(
             "Let torchrun choose a free port, or give another one; see who holds it, and check that RANK comes "
             "from the environment",
             (
                 "torchrun --standalone --nproc-per-node=gpu train.py",
-                f"ss -ltnp | grep {number}",
+                f"ss -ltnp | grep :{number or 29500}",
                 "torchrun --rdzv-backend=c10d --rdzv-endpoint=localhost:0 train.py",
                 "export MASTER_PORT=29501",
             ),
         ),
-        port=number,
+        port=number or "29500",
     )
 
 
@@ -244,8 +244,8 @@ register(
                 "[btl_tcp_endpoint.c:796:mca_btl_tcp_endpoint_complete_connect] connect() to 172.17.0.1 failed: "
                 "Connection refused (111)",
                 "connect() to 172.31.14.7 failed: Connection refused (111)",
-                r"(?:[Cc]onnect\w*|[Cc]onnection|Call to "
-                r"connect)[^\n]*\b(?P<address>172\.(?:1[7-9]|2\d|30)\.0\.\d+)\b[^\n]*(?:refused|unreachable"
+                r"^(?![^\n]*(?:ConnectionPool|https?://|psycopg|redis|mysql|Operational))[^\n]*?"
+                r"(?:[Cc]onnect\w*|Call to connect)[^\n]*\b(?P<address>172\.(?:1[7-9]|2\d|30)\.0\.\d+)\b[^\n]*(?:refused|unreachable"
                 r"|timed out|No route|failed)",
                 source="Open MPI 3 to 5, gloo, NCCL",
             ),

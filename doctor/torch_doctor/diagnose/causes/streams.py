@@ -205,8 +205,9 @@ register(
             Signature(
                 ("Stopped", "suspended"),
                 "[1]+  Stopped                 python train.py",
-                "Stopped after 3 epochs",
-                r"^\[\d+\][+-]?\s+(?:\d+\s+)?(?:Stopped|suspended)(?:\s*\((?:tty input|tty output|SIGTTIN|SIGTTOU|signal)\))?\s+\S",
+                "[1]+  Stopped                 vim train.py",
+                r"^\[\d+\][+-]?\s+(?:\d+\s+)?(?:Stopped|suspended)(?:\s*\((?:tty input|tty output|SIGTTIN|SIGTTOU|signal)\))?\s+"
+                r"(?!(?:sudo )?(?:n?vim?|nano|emacs|less|more|man|top|htop|watch|tail)\b)\S",
                 source="bash 4 and 5, zsh",
             ),
             Signature(
