@@ -174,7 +174,7 @@ register(
                 "Input/output error",
                 "OSError: [Errno 5] Input/output error: '/mnt/data/1.bin'",
                 "input/output",
-                r"\[Errno 5\] (?P<what>Input/output error)|: (?P<w>Input/output error)$",
+                r"(?:\[Errno 5\] |: (?=[^\n:]*$))(?P<what>Input/output error)",
                 source="python 3.8 to 3.14",
             ),
             Signature(

@@ -12,6 +12,18 @@ from torch_doctor.model import Remediation, mib
 def killed(seen: Seen, verdict: Verdict) -> Verdict | None:
     """The count of OOM kills proves, or refutes, what the signal only suggests; RAM that grew in the log points to it."""
     kills = seen.oom_kills
+    if "build" in seen.groups:
+        return with_message(
+            verdict,
+            "a step of the build was ended by SIGKILL: RAM ran out, most often since many compilers ran at once",
+            Remediation(
+                "Build with fewer jobs, give the builder or Docker's virtual machine more RAM, or take a prebuilt wheel",
+                (
+                    "export MAX_JOBS=2  # extensions of torch; make -j2",
+                    "dmesg -T | grep -i -E 'oom-kill|killed process'",
+                ),
+            ),
+        )
     growth = rising(
         seen.log, seen.index, r"\b(?:rss|ram|host[_ ]mem\w*|cpu[_ ]mem\w*)\W{0,3}([\d.]+) ?([GM]i?B|G|M)?\b"
     )
@@ -420,6 +432,13 @@ register(
                 "Command terminated by signal 9",
                 "Command terminated",
                 source="GNU time",
+            ),
+            Signature(
+                ("did not complete successfully: exit code: 137", "] Killed", "] Error 137"),
+                'ERROR: failed to solve: process "/bin/sh -c pip install flash-attn" did not complete successfully: exit code: 137',
+                "make: *** [Makefile:12: train] Error 1",
+                r"(?P<build>did not complete successfully: exit code: 137|^(?:make(?:\[\d+\])?: )?\*\*\* \[[^\]\n]*\] (?:Killed|Error 137))$",
+                source="BuildKit, GNU make 3 and 4: a step of a build",
             ),
         ),
         kind=VAGUE,

@@ -20,6 +20,20 @@ def nan(seen: Seen, verdict: Verdict) -> Verdict | None:
             "the gradient norm is nan and stays nan: the weights no longer change for the better (a loss of 0.0 beside "
             "it is no success); an overflow in fp16, a learning rate that is too high, or a batch without any label",
         )
+    if "data" in seen.groups:
+        return with_message(
+            verdict,
+            "scikit-learn was given NaN: predictions of a model whose loss or weights became nan, or missing values in "
+            "the data",
+            Remediation(
+                "Find the first nan: in the table, in the features, or in the predictions",
+                (
+                    "print(df.isna().sum())",
+                    "print(np.isfinite(x).all(axis=0))",
+                    "assert torch.isfinite(scores).all()",
+                ),
+            ),
+        )
     if seen.has(r"size_average and reduce args will be deprecated|NLLLoss|\blog\(|nll_loss"):
         return with_message(
             verdict,
@@ -115,7 +129,7 @@ register(
                 "Input contains NaN",
                 "ValueError: Input contains NaN.",
                 "Input contains",
-                r"Input contains (?P<what>NaN)",
+                r"(?P<data>Input contains )(?P<what>NaN)",
                 source="scikit-learn",
             ),
             Signature(

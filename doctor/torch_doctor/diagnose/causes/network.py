@@ -59,7 +59,13 @@ def _name_failed(text: str) -> bool:
     """True where the text says that a name was not resolved."""
     return any(
         words in text
-        for words in ("name resolution", "Name or service not known", "Failed to resolve", "nodename nor")
+        for words in (
+            "name resolution",
+            "Name or service not known",
+            "Failed to resolve",
+            "nodename nor",
+            "resolve host",
+        )
     )
 
 
@@ -88,6 +94,14 @@ register(
                 r"|urlopen error)[^\n]*(?:name resolution|Name or service not known|Failed to resolve|nodename nor|Network is "
                 r"unreachable|No route to host|[Cc]onnection refused|timed out|Tunnel connection failed|ProxyError)",
                 source="requests, urllib3 1.26 and 2.x, urllib",
+            ),
+            Signature(
+                ("Could not resolve host: ", "unable to resolve host address"),
+                "curl: (6) Could not resolve host: huggingface.co",
+                "Could not resolve hostname of node1",
+                r"^(?:curl: \(6\) |wget: |fatal: [^\n]*: )(?:Could not resolve host: |unable to resolve host address ['\u2018]?)"
+                r"(?P<host>[\w.-]+)",
+                source="curl 7 and 8, wget, git",
             ),
             Signature(
                 "Could not connect to the endpoint URL",
@@ -120,6 +134,12 @@ register(
                 "local issuer certificate (_ssl.c:1006)>",
                 "certificate verified",
                 source="python 3.8 to 3.14, OpenSSL",
+            ),
+            Signature(
+                ("SSL certificate problem: ", "server certificate verification failed"),
+                "curl: (60) SSL certificate problem: unable to get local issuer certificate",
+                "SSL certificate problem",
+                source="curl 7 and 8, git with OpenSSL or GnuTLS",
             ),
         ),
         explains=("FS240", "FS243"),

@@ -96,10 +96,10 @@ register(
         "symbolic-link-loop",
         "A symbolic link leads back to itself.",
         "Often a relative link that was made from another folder, or two links that name each other.",
-        "{path} leads through symbolic links that form a loop",
+        "a path[[, {path},]] leads through symbolic links that form a loop",
         Remediation(
             "Follow the links and make the wrong one anew, with an absolute target",
-            ("namei -l {path}", "ln -sfn /absolute/target LINK"),
+            ("namei -l [[{path}]]", "ln -sfn /absolute/target LINK"),
         ),
         (
             Signature(
@@ -116,10 +116,11 @@ register(
         "program-being-written",
         "A program was started while it was open for writing, or written while it ran.",
         "Another rank or job is still copying, downloading or building it.",
-        "{path} was executed while it is written, or written while it runs (ETXTBSY): another process builds, copies or runs it",
+        "a program[[, {path},]][[, {p},]] was executed while it is written, or written while it runs (ETXTBSY): another process "
+        "builds, copies or runs it",
         Remediation(
             "Let one process make it and the others wait; write a new file and rename it over the old one",
-            ("fuser -v {path}", "if local_rank == 0: build()\ntorch.distributed.barrier()"),
+            ("fuser -v [[{path}]][[{p}]]", "if local_rank == 0: build()\ntorch.distributed.barrier()"),
         ),
         (
             Signature(

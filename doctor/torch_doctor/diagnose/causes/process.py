@@ -23,6 +23,8 @@ GRACEFUL = Remediation(
 
 def stopped(seen: Seen, verdict: Verdict) -> Verdict | None:
     """137 of a container: after docker stop it is the grace period; a counted OOM kill is the limit of RAM."""
+    if "did not complete successfully" in seen.log.lines[seen.index].text:  # a step of a build: nobody stopped it
+        return None
     if seen.oom_kills or seen.has(r"oom-?kill|OOMKilled\W{1,6}true|[Oo]ut of memory: Kill"):
         return None
     stop = seen.has(
