@@ -90,7 +90,11 @@ def gpu_not_passed(access: GpuAccessFacts, gpu: GpuFacts | ProbeFailure) -> Iter
         f"{_because(access)}the host has NVIDIA driver {access.kernel_driver}; no GPU was passed to this container",
         Remediation(
             "Recreate the container with the GPUs; the host needs the NVIDIA Container Toolkit",
-            (*PASS_GPUS, "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"),
+            (
+                *PASS_GPUS,
+                "sudo nvidia-ctk runtime configure --runtime=docker",
+                "sudo systemctl restart docker  # ends running containers",
+            ),
         ),
         evidence={"kernel_driver": access.kernel_driver, "device_nodes": list(access.device_nodes)},
     )

@@ -141,7 +141,7 @@ def _older_build(gpu: GpuFacts, major: int) -> str:
 
 
 def _driver_commands(gpu: GpuFacts, torch: GpuTorchFacts) -> tuple[str, ...]:
-    commands = ["sudo ubuntu-drivers install --gpgpu && sudo reboot"]
+    commands = ["sudo ubuntu-drivers install --gpgpu  # then reboot, when no job runs"]
     if numbers(torch.cuda or "")[0] > 12 and numbers(gpu.driver_version) >= numbers(DRIVER_FLOORS[12]):
         commands.append("docker run --gpus all torch-doctor:torch2.9 ...")
     if not any(name in d.name for d in gpu.devices for name in CONSUMER_NAMES):

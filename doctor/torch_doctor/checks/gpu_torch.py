@@ -93,7 +93,7 @@ def gpu_newer(gpu: GpuFacts, torch: GpuTorchFacts) -> Iterator[Finding]:
             f"{device.label} is {_sm(capability)}; torch {torch.version} has {' '.join(torch.arch_list)}{why}",
             Remediation(
                 "Upgrade the driver on the host" if ptx else "Use a torch that is built for this GPU",
-                ("sudo ubuntu-drivers install --gpgpu && sudo reboot",)
+                ("sudo ubuntu-drivers install --gpgpu  # then reboot, when no job runs",)
                 if ptx
                 else ("docker run --gpus all torch-doctor:cuda ...", "python -m pip install --upgrade torch"),
             ),

@@ -20,6 +20,10 @@ def nan(seen: Seen, verdict: Verdict) -> Verdict | None:
             "the gradient norm is nan and stays nan: the weights no longer change for the better (a loss of 0.0 beside "
             "it is no success); an overflow in fp16, a learning rate that is too high, or a batch without any label",
         )
+    if "logged" in seen.groups:
+        verdict = with_message(
+            verdict, "a value that was logged for TensorBoard is nan or infinite: the loss, a metric or a gradient"
+        )
     if "data" in seen.groups:
         return with_message(
             verdict,
@@ -122,7 +126,7 @@ register(
                 "NaN or Inf found in input tensor",
                 "WARNING: NaN or Inf found in input tensor.",
                 "NaN in the docs",
-                r"(?P<what>NaN or Inf) found in input tensor",
+                r"(?P<logged>)(?P<what>NaN or Inf) found in input tensor",
                 source="tensorboardX",
             ),
             Signature(

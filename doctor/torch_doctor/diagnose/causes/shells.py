@@ -84,7 +84,7 @@ register(
                 ("command not found", ": not found"),
                 "/var/spool/slurmd/job7/slurm_script: line 14: nvcc: command not found",
                 "module not found: command notebook",
-                r"^(?:[^\s:]+: (?:line )?\d+: |sudo: |-?(?:ba|z|da|k)?sh: (?:(?:line )?\d+: )?)(?:exec: )?(?P<name>[\w.+/-]+): (?:command )?not found$",
+                r"^(?:[^\s:]+: (?:line )?\d+: |sudo: |pyenv: |-?(?:ba|z|da|k)?sh: (?:(?:line )?\d+: )?)(?:exec: )?(?P<name>[\w.+/-]+): (?:command )?not found$",
                 source="bash 4 and 5, dash; sudo, which has a PATH of its own (secure_path)",
             ),
             Signature(
