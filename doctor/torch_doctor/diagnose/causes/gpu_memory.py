@@ -220,7 +220,7 @@ def _loading(verdict: Verdict, figures: dict[str, float], evidence: dict[str, in
     ranks = "; the other processes on this GPU are ranks that do the same" if figures.get("others") else ""
     return with_message(
         verdict,
-        f"GPU memory ran out while a checkpoint was loaded onto the GPU ({_place(figures)}): its tensors come beside "
+        f"GPU memory ran out while a checkpoint was loaded onto the GPU{_place(figures)}: its tensors come beside "
         f"those of the model{ranks}",
         Remediation(
             "Load to the CPU, copy into the model, and drop the checkpoint",
@@ -252,15 +252,15 @@ def _pools(verdict: Verdict, figures: dict[str, float], evidence: dict[str, int]
 
 def _place(figures: dict[str, float]) -> str:
     if {"allocated", "total"} <= set(figures):
-        return f"{mib(figures['allocated'])} of {mib(figures['total'])}"
-    return "the GPU's memory"
+        return f" ({mib(figures['allocated'])} of {mib(figures['total'])})"
+    return ""
 
 
 #: frames of what needs memory whatever the batch -> (what happened, remedy)
 _PHASES: tuple[tuple[str, str, Remediation], ...] = (
     (
         r"initialize_optimizer_states|torch/optim/\w+\.py|in _init_group|exp_avg|bitsandbytes/optim",
-        "GPU memory ran out in the optimizer's first step ({place}): Adam keeps two more tensors for each parameter, whatever "
+        "GPU memory ran out in the optimizer's first step{place}: Adam keeps two more tensors for each parameter, whatever "
         "the batch",
         Remediation(
             "Use an optimizer in 8 bits, train fewer parameters (LoRA), or shard or offload the states over the GPUs or to the "
@@ -275,7 +275,7 @@ _PHASES: tuple[tuple[str, str, Remediation], ...] = (
     (
         r"transformers/modeling_utils\.py|from_pretrained\(|in (?:_apply|convert|_apply_fn)$|in caching_allocator_warmup"
         r"|(?:model|net)\w*\.(?:cuda|to)\(",
-        "GPU memory ran out while the model was put on the GPU ({place}): its weights alone do not fit, whatever the batch",
+        "GPU memory ran out while the model was put on the GPU{place}: its weights alone do not fit, whatever the batch",
         Remediation(
             "Load it in a smaller type (bf16, 8 or 4 bits), spread it over the GPUs, or take a larger GPU",
             (
@@ -305,7 +305,7 @@ def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict
         seen_growth = f": it grew from {first:g} to {last:g} over the steps that are logged" if growth else ""
         return with_message(
             verdict,
-            f"this process filled the GPU itself ({place}){seen_growth}; the first steps fitted, so something is "
+            f"this process filled the GPU itself{place}{seen_growth}; the first steps fitted, so something is "
             "kept from step to step, such as "
             "losses or outputs with their graphs",
             Remediation(
@@ -335,8 +335,8 @@ def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict
         )
     return with_message(
         verdict,
-        f"this process filled the GPU's memory by itself ({place}; {mib(figures['tried'])} more were asked for)"
-        if "tried" in figures
+        f"this process filled the GPU's memory by itself{place[:-1]}; {mib(figures['tried'])} more were asked for)"
+        if place and "tried" in figures
         else verdict.message,
         _MPS if "MPS backend" in seen.log.lines[seen.index].text else None,
         **evidence,

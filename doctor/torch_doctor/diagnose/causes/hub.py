@@ -180,6 +180,13 @@ register(
                 r"(?P<what>Invalid user token)",
                 source="huggingface_hub 0.16 to 1.x",
             ),
+            Signature(
+                "Client Error: ",
+                "requests.exceptions.HTTPError: 401 Client Error: Unauthorized for url: https://huggingface.co/org/m/resolve/main/config.json",
+                "requests.exceptions.HTTPError: 404 Client Error: Not Found for url: https://huggingface.co/org/m",
+                r"(?P<what>40[13] Client Error): (?:Unauthorized|Forbidden)[^\n]* for url: https://(?:[\w.-]*\.)?(?:huggingface\.co|hf\.co)/",
+                source="requests, huggingface_hub 0.16 to 1.x",
+            ),
         ),
         explains=("FS240", "FS242"),
     ),

@@ -36,6 +36,24 @@ def unreachable(seen: Seen, verdict: Verdict) -> Verdict | None:
     return with_message(verdict, f"{where} ({why}): this container or node has no working network to the outside")
 
 
+def too_many(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """The hub is asked less with a cache; a service of another kind wants pauses."""
+    host = seen.groups.get("host", "")
+    if not host or "huggingface" in host or host.endswith("hf.co"):
+        return verdict
+    return with_message(
+        verdict,
+        f"{host} refused for too many requests (429)",
+        Remediation(
+            "Ask less often or from fewer ranks, wait as long as its Retry-After says, and keep the answers",
+            (
+                "time.sleep(float(response.headers.get('Retry-After', 30)))",
+                "if rank == 0: fetch()\ntorch.distributed.barrier()",
+            ),
+        ),
+    )
+
+
 _NEAR = Remediation(
     "See that the service runs and on which port, and that this container is on its network; localhost is the "
     "container itself",
@@ -159,10 +177,11 @@ register(
                 "429 Client Error",
                 "huggingface_hub.errors.HfHubHTTPError: 429 Client Error: Too Many Requests for url: https://huggingface.co/x",
                 "429 clients",
-                r"429 Client Error: Too Many Requests",
+                r"429 Client Error: Too Many Requests(?: for url: https?://(?P<host>[^/\s]+))?",
                 source="requests, huggingface_hub",
             ),
         ),
+        judge=too_many,
         explains=("FS240",),
     ),
     Cause(
