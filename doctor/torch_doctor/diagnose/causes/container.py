@@ -12,7 +12,7 @@ register(
         "The program is built for another architecture, or a script has no first line that names its interpreter.",
         "The kernel refuses both with the same text, exec format error: an arm64 image on an x86 host, or a script "
         "without #!.",
-        "the kernel cannot execute {path}: the image is built for another architecture, or the script has no #! line",
+        "the kernel cannot execute the program[[ {path}]][[ {file}]]: the image is built for another architecture, or the script has no #! line",
         Remediation(
             "Compare the architectures and pull or build for the host's; give scripts a #! line",
             (
@@ -26,7 +26,8 @@ register(
                 "xec format error",
                 "exec /usr/local/bin/entrypoint.sh: exec format error",
                 "format error in line 3",
-                r"(?:exec(?:ve)?:? )?\"?(?P<path>/?[\w./-]+)\"?: (?:cannot execute binary file: )?[Ee]xec format error",
+                r"(?:(?<![\w./-])(?!caused\b)(?P<path>/?[\w./-]+)\"?: (?:cannot execute binary file: )?|caused:? \"?|\[Errno 8\] )"
+                r"[Ee]xec format error(?:: '(?P<file>[^'\n]+)')?",
                 source="Docker 17 to 29, runc, bash",
             ),
         ),

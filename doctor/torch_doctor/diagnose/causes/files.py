@@ -188,8 +188,8 @@ register(
                 "Stale file handle",
                 "OSError: [Errno 116] Stale file handle: '/mnt/data/1.bin'",
                 "OSError: [Errno 116] Stale file handle: '/home/u/.triton/cache/6F2A/x.json'",
-                r"\[Errno 116\] (?P<what>Stale file handle)(?!: '[^']*triton)",
-                source="NFS",
+                r"(?:\[Errno 116\] |^\w+: [^\n]*: (?=Stale file handle$))(?P<what>Stale file handle)(?!: '[^']*triton)",
+                source="NFS, coreutils",
             ),
             Signature(
                 "Remote I/O error",
