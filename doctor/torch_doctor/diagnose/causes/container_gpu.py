@@ -108,7 +108,7 @@ register(
                 "unresolvable CDI devices",
                 "Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all",
                 "CDI devices",
-                r"unresolvable CDI devices (?P<device>[\w./=:,-]+)",
+                r"unresolvable CDI devices (?P<device>[\w./=:,-]*\w)",
                 source="Docker 25 to 29, Podman 4 and 5, containerd 1.7 and 2",
             ),
             Signature(

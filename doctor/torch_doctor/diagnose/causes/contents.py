@@ -318,7 +318,7 @@ register(
                 "Unable to find latest file at",
                 "[WARNING] [engine.py:2749:load_checkpoint] Unable to find latest file at out/latest, if trying to load latest checkpoint please ensure this file exists",
                 "latest file",
-                r"(?P<what>Unable to find latest file at \S+)",
+                r"(?P<what>Unable to find latest file at [^\s,]+)",
                 source="DeepSpeed 0.4 to 0.18",
             ),
             Signature(

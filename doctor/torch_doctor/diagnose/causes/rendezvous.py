@@ -91,6 +91,28 @@ def _named(seen: Seen) -> str:
     return match[1] if match else "address"
 
 
+def _peer(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """NCCL's ranks connect to each other on ports that they choose: MASTER_ADDR plays no part there."""
+    host = seen.groups.get("host", "")
+    if "<" not in host or "NCCL WARN" not in seen.log.lines[seen.index].text:
+        return None
+    address, port = host.rstrip(">").split("<", 1)
+    return with_message(
+        verdict,
+        f"NCCL's peer at {address} (port {port}) cannot be reached: the process there has ended, a firewall closes the "
+        "ports between the nodes, or NCCL chose the wrong interface",
+        Remediation(
+            "Read the log of the rank on that node; open the ports between the nodes, and name the interface",
+            (
+                f"ping -c 3 {address}; nc -vz {address} {port}",
+                "export NCCL_SOCKET_IFNAME=eth0",
+                "NCCL_DEBUG=INFO torchrun ...",
+                "ip -br addr",
+            ),
+        ),
+    )
+
+
 def _unresolved(seen: Seen) -> str:
     """The message for a name that does not resolve; empty where it does."""
     if "cannot be retrieved" not in seen.log.lines[seen.index].text:
@@ -355,8 +377,11 @@ register(
             ),
         ),
         kind=VAGUE,
-        judge=lambda seen, verdict: with_message(
-            verdict, _unresolved(seen) or verdict.message.replace("?", seen.groups.get("h") or _named(seen))
+        judge=lambda seen, verdict: (
+            _peer(seen, verdict)
+            or with_message(
+                verdict, _unresolved(seen) or verdict.message.replace("?", seen.groups.get("h") or _named(seen))
+            )
         ),
         explains=("DST202", "DST22", "SES22"),
     ),
