@@ -1,4 +1,4 @@
-"""Causes before echoes, and before what the run got over."""
+"""What a run got over is not what ended it."""
 
 from __future__ import annotations
 
@@ -62,3 +62,21 @@ def test_the_last_word_of_several_files_that_are_missed(tmp_path: Path) -> None:
     identity, message = first(text, tmp_path)
     assert identity == "FS208"
     assert "data/train.csv" in message
+
+
+HANDLED = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+
+def test_what_was_handled_gives_way_to_a_sure_cause_that_was_raised_meanwhile(tmp_path: Path) -> None:
+    text = NO_MODULE.replace("einops", "apex") + HANDLED + NO_MODULE
+    assert "einops" in first(text, tmp_path)[1]
+
+
+def test_what_was_handled_stays_behind_what_nobody_knows(tmp_path: Path) -> None:
+    assert first(NO_MODULE + HANDLED + UNKNOWN, tmp_path)[0] == "PKG206"
+
+
+def test_the_direct_cause_of_an_exception_is_not_handled(tmp_path: Path) -> None:
+    direct = "\nThe above exception was the direct cause of the following exception:\n\n"
+    text = NO_MODULE + direct + NO_MODULE.replace("einops", "apex")
+    assert "einops" in first(text, tmp_path)[1]
