@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import re
 
+from torch_doctor.diagnose.cause import Seen
 from torch_doctor.model import Remediation
 
 #: what the text says -> (what it means, remedy); the first that fits. Source: torch 1.0 to 2.15, 2026-11
 _SHAPES: tuple[tuple[str, str, Remediation], ...] = (
+    (
+        r"stack expects",
+        ": stack needs tensors of one shape, and those that the program collected differ",
+        Remediation(
+            "Pad or crop them before they are stacked, join them along the dimension that differs, or keep a list",
+            ("torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True)", "torch.cat(tensors, dim=0)"),
+        ),
+    ),
     (
         r"must be same as input size|different to the input size",
         ": the loss compares element by element, and one side has a dimension of 1 more",
@@ -171,6 +180,12 @@ _FEATURES = (
     r"m1: \[\d+ x (?P<got>\d+)\], m2: \[(?P<wanted>\d+)",
     r"got \[(?:\d+, )*(?P<got>\d+)\] X \[(?P<wanted>\d+)",
 )
+
+
+def stacked_by_program(seen: Seen) -> bool:
+    """True where the traceback above the match has frames, and none of them makes a batch of samples."""
+    loader = r"(?i)collate|data_?loader|_utils/(?:fetch|worker)\.py"
+    return seen.near(r'^\s*File "', 40, 0) is not None and seen.near(loader, 40, 0) is None
 
 
 def meaning(what: str) -> tuple[str, Remediation] | None:

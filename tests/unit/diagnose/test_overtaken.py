@@ -80,3 +80,22 @@ def test_the_direct_cause_of_an_exception_is_not_handled(tmp_path: Path) -> None
     direct = "\nThe above exception was the direct cause of the following exception:\n\n"
     text = NO_MODULE + direct + NO_MODULE.replace("einops", "apex")
     assert "einops" in first(text, tmp_path)[1]
+
+
+def test_an_echo_of_another_rank_does_not_outweigh_the_rank_that_failed(tmp_path: Path) -> None:
+    lost = 'Traceback (most recent call last):\n  File "train.py", line 9, in send\n'
+    lost += "BrokenPipeError: [Errno 32] Broken pipe\n"
+    text = "".join(f"[rank1]: {line}\n" for line in lost.splitlines())
+    text += "".join(f"[rank0]: {line}\n" for line in UNKNOWN.splitlines())
+    assert first(text, tmp_path)[0] == "SES299"
+
+
+def test_an_echo_after_the_error_does_not_outweigh_it(tmp_path: Path) -> None:
+    text = UNKNOWN + "BrokenPipeError: [Errno 32] Broken pipe\n"
+    assert first(text, tmp_path)[0] == "SES299"
+
+
+def test_an_exception_that_was_shown_before_stays_behind_a_sure_cause(tmp_path: Path) -> None:
+    shown = 'Traceback (most recent call last):\n  File "train.py", line 5, in load\nRuntimeError: '
+    shown += "PytorchStreamReader failed reading zip archive: failed finding central directory\n"
+    assert first(f"{shown}cleaning up\n{NO_MODULE}", tmp_path)[0] == "CKP205"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
-from torch_doctor.diagnose.shapes import meaning
+from torch_doctor.diagnose.shapes import meaning, stacked_by_program
 from torch_doctor.diagnose.words import TOO_LONG, TRUNCATE
 from torch_doctor.model import Remediation
 
@@ -11,6 +11,8 @@ from torch_doctor.model import Remediation
 def shapes(seen: Seen, verdict: Verdict) -> Verdict | None:
     """The numbers in the text say which argument of which layer to change."""
     what = seen.groups["what"]
+    if "stack expects" in what and not stacked_by_program(seen):
+        return None  # samples of a batch
     if "size of tensor" in what and seen.has(TOO_LONG):
         return with_message(verdict, f"{verdict.message}: the text is longer than the model's positions", TRUNCATE)
     told = meaning(what)
@@ -272,6 +274,14 @@ register(
                 "mat1 must match",
                 r"(?P<what>mat1 dim 1 must match mat2 dim 0)",
                 source="torch 1.5 to 1.8",
+            ),
+            Signature(
+                "stack expects each tensor to be equal size",
+                '  File "train.py", line 31, in step\n    z = torch.stack(outs)\nRuntimeError: stack expects each tensor to be '
+                "equal size, but got [16, 128] at entry 0 and [12, 128] at entry 3",
+                "RuntimeError: stack expects a non-empty TensorList",
+                r"(?P<what>stack expects each tensor to be equal size, but got \[[^\]]*\] at entry \d+ and \[[^\]]*\])",
+                source="torch 1.5 to 2.15, torch.stack in the program",
             ),
             Signature(
                 "Padding size should be less than",
