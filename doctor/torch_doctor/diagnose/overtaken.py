@@ -14,6 +14,8 @@ from torch_doctor.facts.log import LogFacts
 _SURVIVED = ("FS", "PKG", "HDF", "CKP")
 #: of those, what may still be behind an error that nobody knows, much later
 _LINGERING = ("FS206", "FS209", "FS231")
+#: what a program tries one after the other
+_IMPORTS = "PKG"
 #: progress lines after an error from which it was caught, with and without a failure later
 CAUGHT_FOR_SURE, CAUGHT = 6, 2
 
@@ -50,22 +52,29 @@ def _recovered(c: Candidate, log: LogFacts) -> bool:
 def _overtaken(c: Candidate, end: Ending, inside: Sequence[Candidate], log: LogFacts) -> bool:
     """True for a cause that the run got over before ``end``: a warning, a fallback, a retry.
 
-    - A vague text is, where a fault of the program's own code ended the run.
-    - So is what programs survive, unless it explains a cause in the last traceback, where training went on after it;
-      or where it is only a line of a log, or was handled, while a cause that is sure stands in that traceback.
+    What explains a cause in the last traceback never is. Of the rest:
+
+    - a vague text is, where a fault of the program's own code ended the run;
+    - what programs survive is, where training went on after it; or where it was only logged, or was handled, while a
+      cause that is sure stands in the last traceback.
     """
     index = c.index(log)
     if c.kind not in (FATAL, VAGUE) or index >= end.handled:
         return False
+    if any(c.explains(other) and other.id != c.id for other in inside):
+        return False
     if c.kind == VAGUE and end.of_program and index < end.first:
         return True
-    if not c.id.startswith(_SURVIVED) or any(c.explains(other) for other in inside):
+    if not c.id.startswith(_SURVIVED):
         return False
-    if index >= end.first:  # raised, and handled
-        return any(other.kind == FATAL and other.index(log) >= end.handled for other in inside)
+    sure = [o for o in inside if o.kind == FATAL and o.index(log) >= end.handled]
+    other_subject = any(o.id[:3] != c.id[:3] for o in sure)
+    if index >= end.first:  # raised, and handled: for an import by the import of what is to take its place
+        fallback = bool(sure) and c.id.startswith(_IMPORTS)
+        return (other_subject or fallback) and not c.id.startswith(_LINGERING)
     if any(index < i < end.first for i in progress(log)):
         return bool(inside) or not c.id.startswith(_LINGERING)
-    return not raised(log.lines[index].text) and any(o.kind == FATAL and o.id[:3] != c.id[:3] for o in inside)
+    return other_subject and not raised(log.lines[index].text)
 
 
 def _outweighs(c: Candidate, end: Ending | None, log: LogFacts) -> bool:

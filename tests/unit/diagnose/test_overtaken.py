@@ -99,3 +99,10 @@ def test_an_exception_that_was_shown_before_stays_behind_a_sure_cause(tmp_path: 
     shown = 'Traceback (most recent call last):\n  File "train.py", line 5, in load\nRuntimeError: '
     shown += "PytorchStreamReader failed reading zip archive: failed finding central directory\n"
     assert first(f"{shown}cleaning up\n{NO_MODULE}", tmp_path)[0] == "CKP205"
+
+
+def test_a_damaged_file_that_was_logged_stays_behind_another_fault_of_checkpoints(tmp_path: Path) -> None:
+    text = "ERROR in a.pt: PytorchStreamReader failed reading zip archive: failed finding central directory\n"
+    text += 'Traceback (most recent call last):\n  File "train.py", line 5, in load\nRuntimeError: '
+    text += 'Error(s) in loading state_dict for Net:\n\tMissing key(s) in state_dict: "a.weight". \n'
+    assert first(text, tmp_path)[0] == "CKP205"
