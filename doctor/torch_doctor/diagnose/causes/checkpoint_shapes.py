@@ -178,7 +178,8 @@ register(
             Signature(
                 "Tensor on device meta is not on the expected device",
                 "RuntimeError: Tensor on device meta is not on the expected device cuda:0!",
-                "Tensor on device cpu is not on the expected device cuda:0!",
+                "RuntimeError: Tensor on device meta is not on the expected device cpu!",
+                r"Tensor on device meta is not on the expected device (?!cpu)",
                 source="torch 2.0 to 2.15",
             ),
         ),
