@@ -24,6 +24,7 @@ _PROGRAMMING = (
     r"(?:ZeroDivision|Key|Index|Type|Value|Attribute|Name|UnboundLocal|Assertion|NotImplemented|Import|ModuleNotFound"
     r"|Recursion|Syntax|Indentation|Unicode\w*)Error\b"
 )
+_BARE = rf"{_PROGRAMMING}: \S"
 _NAMED = r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning)(?:: |:?$)"
 #: an exception that was raised; one that a log names has a level or a date before it
 _RAISED = r"[\w.]*(?:Error|Exception|Interrupt|Exit)\b(?::|$)"
@@ -99,7 +100,10 @@ def uncaught(log: LogFacts) -> int | None:
     The end of a traceback is its first line that is not indented. An exception that was raised from another one
     only wraps it, so that the first counts.
     """
-    ends = [i for i in _ends_of_tracebacks(log) if not _is_echo(log.lines[i].text)]
+    shown = list(_ends_of_tracebacks(log))
+    ends = [i for i in shown if not _is_echo(log.lines[i].text)]
+    if shown and not ends:  # of the program's own traceback the log may hold the last line only
+        ends = [i for i, x in enumerate(log.lines) if re.match(_BARE, x.text) and not _is_echo(x.text)]
     if not ends:
         return None
     rank = first_failed_rank(log)

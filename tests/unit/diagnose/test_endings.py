@@ -52,6 +52,12 @@ def test_an_error_line_outside_of_a_traceback_is_none() -> None:
     assert shown("ERROR could not send metrics\nepoch 1 loss 0.3\n") == ""
 
 
+def test_the_last_line_of_a_traceback_alone_is_one_where_only_echoes_have_theirs() -> None:
+    echo = f"{TRACE}BrokenPipeError: [Errno 32] Broken pipe\n"
+    assert shown(f"KeyError: 'mask'\n{echo}") == "KeyError: 'mask'"
+    assert shown(f"KeyError: 'mask'\n{TRACE}WidgetError: not aligned\n") == "WidgetError: not aligned"
+
+
 def test_an_echo_alone_is_none() -> None:
     assert shown(f"{TRACE}BrokenPipeError: [Errno 32] Broken pipe\n") == ""
 
