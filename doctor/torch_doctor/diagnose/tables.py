@@ -1,4 +1,4 @@
-"""Numbers that logs carry, and what they mean. Sources and dates beside each table."""
+"""Numbers and names that logs carry, and what they mean. Sources and dates beside each table."""
 
 from __future__ import annotations
 
@@ -121,3 +121,21 @@ def signal_name(number: int) -> str:
 def signal_number(name: str) -> int:
     """``SIGKILL`` as 9; 0 for an unknown name."""
     return next((int(s) for s in signal.Signals if s.name == name), 0)
+
+
+#: extension -> the package that holds it; those of PyTorch's own releases go together with torch
+_HOLDERS = (
+    ("flash_attn", "flash-attn"), ("torchvision", "torchvision"), ("torchaudio", "torchaudio"),
+    ("torchtext", "torchtext"), ("xformers", "xformers"), ("detectron2", "detectron2"), ("mmcv", "mmcv"),
+    ("apex", "apex"), ("amp_C", "apex"), ("fused_layer_norm", "apex"), ("causal_conv1d", "causal-conv1d"),
+    ("selective_scan", "mamba-ssm"), ("vllm", "vllm"), ("exllama", "exllamav2"), ("torch_scatter", "torch-scatter"),
+    ("torch_sparse", "torch-sparse"), ("torch_cluster", "torch-cluster"), ("pytorch3d", "pytorch3d"),
+    ("bitsandbytes", "bitsandbytes"), ("deepspeed", "deepspeed"), ("transformer_engine", "transformer-engine"),
+    ("torchcodec", "torchcodec"), ("torchao", "torchao"), ("natten", "natten"),
+)  # fmt: skip
+PYTORCHS = {"torchvision", "torchaudio", "torchtext", "torchcodec"}
+
+
+def holder(text: str) -> str:
+    """The package on PyPI that a file or frame belongs to; empty where nobody knows it."""
+    return next((package for start, package in _HOLDERS if start in text), "")

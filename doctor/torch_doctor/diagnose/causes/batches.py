@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 
 from torch_doctor.diagnose.cause import Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.shapes import stacked_by_program
 from torch_doctor.model import Remediation
 
 
 def unequal(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """[3, h, w] beside [1, h, w] or [4, h, w] are grey or transparent images."""
+    """[3, h, w] beside [1, h, w] or [4, h, w] are grey or transparent images; the program may stack tensors, too."""
+    if stacked_by_program(seen):
+        return None
     sizes = [re.findall(r"\d+", seen.groups.get(name, "")) for name in ("first", "second")]
     first, second = sizes
     if len(first) == len(second) == 3 and first[1:] == second[1:] and {first[0], second[0]} <= {"1", "2", "3", "4"}:

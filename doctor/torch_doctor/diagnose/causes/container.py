@@ -235,4 +235,24 @@ register(
         ),
         explains=("GPU2", "SES2"),
     ),
+    Cause(
+        "SES260",
+        "no-systemd-here",
+        "systemctl was called where systemd is not PID 1.",
+        "In a container the main process is PID 1: services are not started with systemctl there.",
+        "systemctl cannot work here: systemd is not PID 1, as in most containers",
+        Remediation(
+            "Start the program itself in the foreground, one service a container; on a host use systemctl there",
+            ("docker run -d --init IMAGE python train.py", "ps -p 1 -o comm="),
+        ),
+        (
+            Signature(
+                ("not been booted with systemd", "Failed to get D-Bus connection"),
+                "System has not been booted with systemd as init system (PID 1). Can't operate.",
+                "booted with systemd",
+                source="systemd 219 to 258",
+            ),
+        ),
+        kind=VAGUE,
+    ),
 )

@@ -1,18 +1,11 @@
-"""What cannot be pickled for a worker, or imported in it."""
+"""Objects that cannot be pickled for a worker, or not handed over in that way."""
 
 from __future__ import annotations
 
 import re
 
-from torch_doctor.diagnose.cause import ECHO, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
-
-MODULE_LEVEL = Remediation(
-    "Move the function to module level and name it, or use functools.partial of a module-level function; it is the "
-    "collate_fn, worker_init_fn, sampler or transform of the DataLoader that crosses to the workers",
-    ("def collate(batch): ...  # at module level", "DataLoader(..., collate_fn=collate)"),
-)
-
 
 #: how to do it, for what is no file: by the start of what to do
 _CODE = (
@@ -51,8 +44,6 @@ def _code(todo: str, commands: tuple[str, ...]) -> tuple[str, ...]:
 
 
 OPEN_LATE = "Open it lazily, on the first __getitem__ in each worker (keep the path in __init__, None for the handle)"
-
-
 #: type named in "cannot pickle 'X' object" -> (what it is, what to do); Python 3.13 names some without their module
 UNPICKLABLE = (
     (
@@ -197,177 +188,7 @@ def _place(seen: Seen) -> str:
     return f" (the attribute {item['item']} of {item['of']})" if item["of"] else f" (under the name {item['item']})"
 
 
-def nameless(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """A pool pickles the function of map and its arguments whatever the start method, also on fork."""
-    what = seen.groups.get("what")
-    if not what:
-        return with_message(verdict, f"an argument of the worker{verdict.message}")
-    if seen.has(r"torch/utils/data|DataLoader") or not seen.has(
-        r"multiprocessing/(?:pool|queues)\.py|concurrent/futures"
-    ):
-        return verdict
-    return with_message(
-        verdict,
-        f"{what} has no importable name, so it cannot be pickled for the processes of a pool: what is given to map or submit "
-        "always crosses by pickle",
-        Remediation(
-            "Give the pool a function of module level, with functools.partial for what it needs",
-            ("def work(x): ...  # at module level", "pool.map(functools.partial(work, size=224), items)"),
-        ),
-    )
-
-
-def of_main(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """A __main__ from a file is a script: what the child lacks stands under the guard, or is set at run time."""
-    file = seen.groups.get("file", "")
-    if not file or "ipykernel" in file or "/tmp/" in file:
-        return verdict
-    what = seen.groups["what"]
-    return with_message(
-        verdict,
-        f"{what} is not defined where the spawned child imports {file}: it stands under if __name__ == '__main__' (or after what "
-        "starts the workers), or is made at run time",
-        Remediation(
-            "Define it at the top level of the script, above the guard, or in a module that is imported",
-            (f"def {what}(...): ...  # at top level, not under the guard", f"from helpers import {what}"),
-        ),
-    )
-
-
-def daemonic(seen: Seen, verdict: Verdict) -> Verdict | None:
-    """Without a DataLoader in sight it is a pool in a pool."""
-    if seen.has(r"torch/utils/data|DataLoader"):
-        return verdict
-    return with_message(
-        verdict,
-        "a pool or process was started in a daemonic process (in a process of another Pool, or in a worker)",
-        Remediation(
-            "Do the inner work without processes, or use an outer pool that is not daemonic",
-            (
-                "concurrent.futures.ProcessPoolExecutor(max_workers=4)",
-                "multiprocessing.pool.ThreadPool(4)  # for the inner one",
-            ),
-        ),
-    )
-
-
 register(
-    Cause(
-        "WRK201",
-        "unpicklable-local-function",
-        "A lambda or a nested function was sent to a worker that starts by spawn or forkserver.",
-        "spawn and forkserver pickle the DataLoader's arguments; a lambda or a nested function or class has no "
-        "importable name. "
-        "Each Python says it in other words. Python 3.14 made forkserver the default on Linux, so that code that "
-        "always worked "
-        "there must now pickle.",
-        "{what} has no importable name, so spawn or forkserver cannot pickle it for the worker (Python 3.14 uses "
-        "forkserver by "
-        "default on Linux)",
-        MODULE_LEVEL,
-        (
-            Signature(
-                "Can't pickle local object",
-                "AttributeError: Can't pickle local object 'main.<locals>.<lambda>'",
-                "AttributeError: Can't get attribute 'ImageDataset' on <module '__main__' (built-in)>",
-                r"(?:AttributeError|PicklingError)[^\n]*Can't pickle local object '?<?(?:function |class "
-                r")?'?(?P<what>[\w.<>]+)",
-                source="python 3.8 to 3.12 (AttributeError), 3.14 (PicklingError), Lib/pickle.py and "
-                "Modules/_pickle.c",
-            ),
-            Signature(
-                "Can't get local ",
-                "AttributeError: Can't get local object 'main.<locals>.<lambda>'",
-                "AttributeError: Can't get attribute 'Net' on <module '__main__'>",
-                r"Can't get local (?:object|attribute) '(?P<what>[^']+)'",
-                source="python 3.13, Modules/_pickle.c",
-            ),
-            Signature(
-                "Can't pickle",
-                "_pickle.PicklingError: Can't pickle <function <lambda> at 0x7f0>: attribute lookup <lambda> on "
-                "__main__ failed",
-                "_pickle.PicklingError: Can't pickle <class 'x.Y'>: it's not the same object as x.Y",
-                r"Can't pickle <function (?P<what>\S*<lambda>\S*|[\w.]*<locals>\S*) at 0x[0-9a-f]+>(?:: "
-                r"(?:attribute lookup|it's not found|import of))?",
-                source="python 3.8 to 3.14, Lib/pickle.py",
-            ),
-            Signature(
-                "not found as",
-                "_pickle.PicklingError: Can't pickle <function <lambda> at 0x7f>: it's not found as "
-                "__main__.<lambda>",
-                "ModuleNotFoundError: not found as",
-                r"Can't pickle <(?:function|class) '?(?P<what>[^ '>]+(?:<\w+>)?)'?[^\n]*: it's not found as "
-                r"(?!__main__\.\w+$)[\w.<>]+",
-                source="python 3.8 to 3.14, Lib/pickle.py",
-            ),
-            Signature(
-                "Got pickle error when attempting to start a worker Process",
-                "UserWarning: Got pickle error when attempting to start a worker Process. This might be because "
-                "the worker Process "
-                "arguments are not picklable. Python 3.14+ changed the multiprocessing start method in non-Mac "
-                "POSIX platforms to "
-                "'forkserver', which requires the worker Process arguments to be picklable.",
-                "UserWarning: This DataLoader will create 8 worker processes in total.",
-                r"(?P<what>)Got pickle error when attempting to start a worker Process",
-                unless=(r"cannot be pickled", r"cannot pickle", r"Can't (?:pickle|get)"),
-                source="torch 2.10 to 2.15, torch/utils/data/dataloader.py",
-            ),
-        ),
-        explains=("WRK21", "WRK22", "SES"),
-        decide='python -c "import pickle; pickle.dumps(loader.collate_fn)"',
-        judge=nameless,
-        references="https://docs.python.org/3/library/multiprocessing.html#the-spawn-and-forkserver-start-methods",
-    ),
-    Cause(
-        "WRK202",
-        "class-not-importable-in-worker",
-        "A class or function of __main__ or a notebook is not there in the worker.",
-        "spawn and forkserver start a fresh interpreter, whose __main__ is not yours: what a notebook cell, a REPL "
-        "or python -c "
-        "defined does not exist there.",
-        "{what} is defined in __main__ (a notebook cell or an interactive session); the fresh __main__ of a "
-        "spawned worker "
-        "has no such name",
-        Remediation(
-            "Put the class in a .py file and import it, or use num_workers=0 in the notebook",
-            ("from dataset import {what}", "DataLoader(..., num_workers=0)"),
-        ),
-        (
-            Signature(
-                "on __main__ failed",
-                "_pickle.PicklingError: Can't pickle <class '__main__.Set'>: attribute lookup Set on __main__ failed",
-                "_pickle.PicklingError: Can't pickle <function <lambda> at 0x7f0>: attribute lookup <lambda> on "
-                "__main__ failed",
-                r"attribute lookup (?P<what>(?!<)\w+) on __main__ failed",
-                source="python 3.8 to 3.14",
-            ),
-            Signature(
-                "it's not found as __main__.",
-                "_pickle.PicklingError: Can't pickle <function collate at 0x7f1>: it's not found as __main__.collate",
-                "_pickle.PicklingError: Can't pickle <function <lambda> at 0x7f>: it's not found as "
-                "__main__.<lambda>",
-                r"it's not found as __main__\.(?P<what>\w+)$",
-                source="python 3.8 to 3.14",
-            ),
-            Signature(
-                "on <module '__m",
-                "AttributeError: Can't get attribute 'ImageDataset' on <module '__main__' (built-in)>",
-                "AttributeError: Can't get attribute 'Foo' on <module 'models.old' from '/app/models/old.py'>",
-                r"Can't get attribute '(?P<what>[^']+)' on <module '__(?:mp_)?main__'(?: from '(?P<file>[^']+)')?",
-                source="python 3.8 to 3.14, Modules/_pickle.c",
-            ),
-            Signature(
-                "has no attribute",
-                "AttributeError: module '__main__' has no attribute 'ImageDataset'",
-                "AttributeError: module 'torch' has no attribute 'compile'",
-                r"module '__(?:mp_)?main__' has no attribute '(?P<what>\w+)'",
-                source="python 3.14, Lib/pickle.py",
-            ),
-        ),
-        judge=of_main,
-        explains=("WRK21", "WRK22", "SES"),
-        references="https://docs.python.org/3/library/multiprocessing.html#programming-guidelines",
-    ),
     Cause(
         "WRK203",
         "unpicklable-object-in-dataset",
@@ -425,55 +246,6 @@ register(
         decide='python -c "import pickle; [pickle.dumps(v) for v in vars(dataset).values()]"',
     ),
     Cause(
-        "WRK204",
-        "class-redefined-after-pickle",
-        "A class is not the same object as the one of its name: it was reloaded or decorated.",
-        "pickle stores a class by its name and checks that the name still leads to the same object; a reloaded "
-        "module "
-        "(%autoreload, importlib.reload) or a decorator that returns another object breaks that.",
-        "{what} is not the object that its name leads to: the module was reloaded, or a decorator replaced the name",
-        Remediation(
-            "Restart the interpreter or kernel, and keep the decorated object under another name than the original",
-            (),
-        ),
-        (
-            Signature(
-                "it's not the same object as",
-                "_pickle.PicklingError: Can't pickle <class 'data.Set'>: it's not the same object as data.Set",
-                "they are not the same object",
-                r"Can't pickle [^\n]*: it's not the same object as (?P<what>[\w.]+)",
-                source="python 3.8 to 3.14, Lib/pickle.py",
-            ),
-        ),
-        explains=("WRK21", "WRK22"),
-    ),
-    Cause(
-        "WRK205",
-        "no-main-guard",
-        "The script starts workers at import: there is no if __name__ == '__main__' guard.",
-        "A spawned or forkserver child imports the script; without the guard it starts training, and workers, again.",
-        "the script starts processes while it is being imported by one: the if __name__ == '__main__' guard is "
-        "missing",
-        Remediation("Put what runs under if __name__ == '__main__':", ("if __name__ == '__main__':\n    main()",)),
-        (
-            Signature(
-                "before the\n        current process has finished its bootstrapping phase",
-                "RuntimeError: \n        An attempt has been made to start a new process before the\n        "
-                "current process has finished its "
-                "bootstrapping phase.",
-                "bootstrapping phase finished",
-                source="python 3.8 to 3.14, Lib/multiprocessing/spawn.py",
-            ),
-            Signature(
-                "An attempt has been made to start a new process before the",
-                "An attempt has been made to start a new process before the",
-                "an attempt was made",
-                source="python 3.8 to 3.14",
-            ),
-        ),
-        explains=("WRK21", "WRK22"),
-    ),
-    Cause(
         "WRK213",
         "dataset-too-large-to-pickle",
         "The data set is too large to be sent to a worker.",
@@ -507,47 +279,6 @@ register(
             ),
         ),
         explains=("WRK22",),
-    ),
-    Cause(
-        "WRK214",
-        "start-method-set-twice",
-        "The start method was set after it had been used, or twice.",
-        "set_start_method may be called once, before any process starts.",
-        "the start method was set a second time, or after a process had been started",
-        Remediation(
-            "Set it once under the main guard, or use a context",
-            (
-                "ctx = torch.multiprocessing.get_context('spawn')",
-                "torch.multiprocessing.set_start_method('spawn', force=True)",
-            ),
-        ),
-        (
-            Signature(
-                "context has already been set",
-                "RuntimeError: context has already been set",
-                "context set",
-                source="python 3.8 to 3.14",
-            ),
-        ),
-    ),
-    Cause(
-        "WRK215",
-        "workers-in-daemonic-process",
-        "A daemonic process may not start workers.",
-        "Processes of multiprocessing.Pool, and workers themselves, are daemonic.",
-        "a DataLoader with workers was used in a daemonic process (a Pool's, or another worker)",
-        Remediation(
-            "Use num_workers=0 there, or start that process with daemon=False", ("DataLoader(..., num_workers=0)",)
-        ),
-        (
-            Signature(
-                "daemonic processes are not allowed to have children",
-                "AssertionError: daemonic processes are not allowed to have children",
-                "daemonic process",
-                source="python 3.8 to 3.14",
-            ),
-        ),
-        judge=daemonic,
     ),
     Cause(
         "WRK235",
@@ -586,34 +317,5 @@ register(
             ),
         ),
         kind=VAGUE,
-    ),
-    Cause(
-        "WRK221",
-        "spawn-child-echo",
-        "A child of spawn read a cut pickle: its parent failed while sending.",
-        "The child's EOFError or UnpicklingError is an echo of the parent's error, which stands in the other "
-        "traceback.",
-        "a spawned child found its pickle cut short: the parent process failed while it sent the worker's arguments",
-        Remediation("Read the parent's traceback above this one: it names what could not be pickled", ()),
-        (
-            Signature(
-                "EOFError: Ran out of input",
-                '  File "/usr/lib/python3.11/multiprocessing/spawn.py", line 122, in spawn_main\nEOFError: Ran out '
-                "of input",
-                "EOFError: Ran out of input\n  in torch.load",
-                r"(?:multiprocessing|reduction\.pickle\.load|spawn_main|popen_)[^\n]*\n(?:.*\n){0,12}?EOFError: "
-                r"Ran out of input",
-                source="python 3.8 to 3.14",
-            ),
-            Signature(
-                "pickle data was truncated",
-                '  File "multiprocessing/spawn.py", line 120, in spawn_main\n_pickle.UnpicklingError: pickle data '
-                "was truncated",
-                "data was truncated",
-                also=(r"spawn_main|multiprocessing|Can't pickle|cannot pickle",),
-                source="python 3.8 to 3.14",
-            ),
-        ),
-        kind=ECHO,
     ),
 )

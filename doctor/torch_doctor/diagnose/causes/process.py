@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from torch_doctor.diagnose.cause import ECHO, HINT, VAGUE, Cause, Seen, Signature, Verdict, register, with_message
-from torch_doctor.diagnose.causes.unknown import uncaught
+from torch_doctor.diagnose.endings import uncaught
 from torch_doctor.diagnose.tables import SIGNALS, signal_name, signal_of
 from torch_doctor.model import Remediation
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from torch_doctor.diagnose.cause import ECHO, Cause, Seen, Signature, Verdict, register, with_message
+from torch_doctor.diagnose.cause import ECHO, HINT, Cause, Seen, Signature, Verdict, register, with_message
 from torch_doctor.model import Remediation
 
 PREEMPTED = Remediation(
@@ -60,6 +61,15 @@ def scheduler(seen: Seen, verdict: Verdict) -> Verdict | None:
             CANCELLED,
         )
     return verdict
+
+
+def evicted(seen: Seen, verdict: Verdict) -> Verdict | None:
+    """A list of pods keeps the evicted ones, beside those that run in their place, until they are deleted."""
+    row = re.search(r"\s0/\d+\s+Evicted\b", seen.log.lines[seen.index].text)
+    if row is None or not seen.near(r"\s([1-9]\d*)/\1\s+Running\b", 40, 40):
+        return verdict
+    message = "the list of pods shows an evicted one beside those that run; it stays in the list until it is deleted"
+    return replace(with_message(verdict, message), kind=HINT)
 
 
 register(
@@ -187,6 +197,7 @@ register(
                 source="Kubernetes",
             ),
         ),
+        judge=evicted,
         explains=("SES2", "MEM206", "DST2", "WRK2", "FS206"),
     ),
     Cause(

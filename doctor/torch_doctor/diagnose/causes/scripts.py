@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torch_doctor.diagnose.cause import VAGUE, Cause, Signature, register
-from torch_doctor.diagnose.causes.unknown import went_on
+from torch_doctor.diagnose.endings import went_on
 from torch_doctor.model import Remediation
 
 register(

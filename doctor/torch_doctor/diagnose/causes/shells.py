@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from torch_doctor.diagnose.cause import VAGUE, Cause, Seen, Signature, Verdict, register, with_message
-from torch_doctor.diagnose.causes.unknown import went_on
+from torch_doctor.diagnose.endings import went_on
 from torch_doctor.model import Remediation
 
 #: commands that come with a Python environment: not found means that it is not active

@@ -1,10 +1,10 @@
-"""A failure that no signature knows: which line is shown, and when it comes before echoes."""
+"""The error that ended a run: which line it is, and where what led to it begins."""
 
 from __future__ import annotations
 
 import io
 
-from torch_doctor.diagnose.causes.unknown import uncaught
+from torch_doctor.diagnose.endings import Ending, ending, uncaught
 from torch_doctor.facts.log import LogFacts
 from torch_doctor.probes.log import read
 
@@ -52,6 +52,12 @@ def test_an_error_line_outside_of_a_traceback_is_none() -> None:
     assert shown("ERROR could not send metrics\nepoch 1 loss 0.3\n") == ""
 
 
+def test_the_last_line_of_a_traceback_alone_is_one_where_only_echoes_have_theirs() -> None:
+    echo = f"{TRACE}BrokenPipeError: [Errno 32] Broken pipe\n"
+    assert shown(f"KeyError: 'mask'\n{echo}") == "KeyError: 'mask'"
+    assert shown(f"KeyError: 'mask'\n{TRACE}WidgetError: not aligned\n") == "WidgetError: not aligned"
+
+
 def test_an_echo_alone_is_none() -> None:
     assert shown(f"{TRACE}BrokenPipeError: [Errno 32] Broken pipe\n") == ""
 
@@ -94,3 +100,41 @@ def test_an_error_of_the_store_is_an_echo_of_the_rank_that_failed() -> None:
     lost = "[rank0]: torch.distributed.DistBackendError: watchdog thread terminated\n"
     ranks = "".join(f"[rank{r}]: {line}\n" for r in (0, 1) for line in TRACE.splitlines()[:1])
     assert shown(f"{ranks}{lost}[rank1]: WidgetError: not aligned\n") == "WidgetError: not aligned"
+
+
+DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+
+def end_of(text: str) -> Ending:
+    found = ending(log(text))
+    assert found is not None
+    return found
+
+
+def test_an_ending_begins_with_the_first_traceback_of_its_chain() -> None:
+    end = end_of(f"step 1\n{TRACE}OSError: gone\n{DURING}{TRACE}KeyError: 'mask'\n")
+    assert (end.first, end.handled, end.last, end.of_program) == (1, 8, 11, True)
+    assert not end.holds(0)
+    assert end.holds(1)
+
+
+def test_a_traceback_that_was_logged_before_is_not_of_the_chain() -> None:
+    end = end_of(f"{TRACE}OSError: gone\nretrying\n{TRACE}WidgetError: not aligned\n")
+    assert (end.first, end.handled, end.of_program) == (5, 5, False)
+
+
+def test_what_a_worker_raised_belongs_to_what_the_loader_raised_of_it() -> None:
+    text = f"{TRACE}KeyError: Caught KeyError in DataLoader worker process 0.\nOriginal {TRACE}KeyError: 'mask'\n"
+    end = end_of(f"step 1\n{text}")
+    assert (end.first, end.handled, end.last) == (1, 1, 8)
+
+
+def test_another_ranks_lines_between_do_not_cut_a_chain() -> None:
+    mine = "".join(f"[rank1]: {x}\n[rank0]: step 1\n" for x in f"{TRACE}OSError: gone{DURING}{TRACE}".splitlines())
+    end = end_of(f"{mine}[rank1]: WidgetError: not aligned\n")
+    assert (end.first, end.rank) == (0, 1)
+    assert end.handled > end.first
+
+
+def test_a_run_that_raised_nothing_has_no_ending() -> None:
+    assert ending(log("step 1 loss 2.1\nKilled\n")) is None

@@ -1,4 +1,4 @@
-"""Causes before echoes, and before what the run got over."""
+"""What a run got over is not what ended it."""
 
 from __future__ import annotations
 
@@ -62,3 +62,47 @@ def test_the_last_word_of_several_files_that_are_missed(tmp_path: Path) -> None:
     identity, message = first(text, tmp_path)
     assert identity == "FS208"
     assert "data/train.csv" in message
+
+
+HANDLED = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+
+def test_what_was_handled_gives_way_to_a_sure_cause_that_was_raised_meanwhile(tmp_path: Path) -> None:
+    text = NO_MODULE.replace("einops", "apex") + HANDLED + NO_MODULE
+    assert "einops" in first(text, tmp_path)[1]
+
+
+def test_what_was_handled_stays_behind_what_nobody_knows(tmp_path: Path) -> None:
+    assert first(NO_MODULE + HANDLED + UNKNOWN, tmp_path)[0] == "PKG206"
+
+
+def test_the_direct_cause_of_an_exception_is_not_handled(tmp_path: Path) -> None:
+    direct = "\nThe above exception was the direct cause of the following exception:\n\n"
+    text = NO_MODULE + direct + NO_MODULE.replace("einops", "apex")
+    assert "einops" in first(text, tmp_path)[1]
+
+
+def test_an_echo_of_another_rank_does_not_outweigh_the_rank_that_failed(tmp_path: Path) -> None:
+    lost = 'Traceback (most recent call last):\n  File "train.py", line 9, in send\n'
+    lost += "BrokenPipeError: [Errno 32] Broken pipe\n"
+    text = "".join(f"[rank1]: {line}\n" for line in lost.splitlines())
+    text += "".join(f"[rank0]: {line}\n" for line in UNKNOWN.splitlines())
+    assert first(text, tmp_path)[0] == "SES299"
+
+
+def test_an_echo_after_the_error_does_not_outweigh_it(tmp_path: Path) -> None:
+    text = UNKNOWN + "BrokenPipeError: [Errno 32] Broken pipe\n"
+    assert first(text, tmp_path)[0] == "SES299"
+
+
+def test_an_exception_that_was_shown_before_stays_behind_a_sure_cause(tmp_path: Path) -> None:
+    shown = 'Traceback (most recent call last):\n  File "train.py", line 5, in load\nRuntimeError: '
+    shown += "PytorchStreamReader failed reading zip archive: failed finding central directory\n"
+    assert first(f"{shown}cleaning up\n{NO_MODULE}", tmp_path)[0] == "CKP205"
+
+
+def test_a_damaged_file_that_was_logged_stays_behind_another_fault_of_checkpoints(tmp_path: Path) -> None:
+    text = "ERROR in a.pt: PytorchStreamReader failed reading zip archive: failed finding central directory\n"
+    text += 'Traceback (most recent call last):\n  File "train.py", line 5, in load\nRuntimeError: '
+    text += 'Error(s) in loading state_dict for Net:\n\tMissing key(s) in state_dict: "a.weight". \n'
+    assert first(text, tmp_path)[0] == "CKP205"
