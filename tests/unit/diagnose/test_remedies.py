@@ -135,7 +135,9 @@ def test_no_remedy_removes_or_replaces_more_than_it_says() -> None:
         r"reset --hard|kill -9 -1|chmod -R 777|prune -a|system prune|--privileged",
         r"\bdd (?:if|of)=|mkfs|git clean",
         r"tee /etc/docker/daemon\.json|> */etc/",
-        r"\byes \|",
+        r"\byes \||[;&] *sudo reboot|\| sudo tee (?!-a)",
+        r"systemctl restart docker(?!  #)",  # ends every running container
+        r"--force-reinstall (?:--no-cache-dir )?(?:torch|triton)(?![=\w])(?!.* --index-url)",  # takes the newest
     )
     appends = re.compile(r">> ?/etc/")
     assert [c for c in commands() for risk in risks if re.search(risk, appends.sub("", c))] == []

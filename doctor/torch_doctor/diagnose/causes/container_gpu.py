@@ -138,7 +138,11 @@ register(
         "the NVIDIA container toolkit could not prepare the container: {what}",
         Remediation(
             "See that the driver works on the host, and ask the toolkit itself",
-            ("nvidia-smi", "sudo nvidia-container-cli -k -d /dev/tty info", "sudo systemctl restart docker"),
+            (
+                "nvidia-smi",
+                "sudo nvidia-container-cli -k -d /dev/tty info",
+                "sudo systemctl restart docker  # ends running containers",
+            ),
         ),
         (
             Signature(

@@ -20,7 +20,7 @@ def _module(seen: Seen, verdict: Verdict) -> Verdict | None:
             (
                 "sudo poweroff",
                 "dmesg -T | grep -i -E 'nvrm|pcie|aer'",
-                "echo 'options nvidia NVreg_EnableGpuFirmware=0' | sudo tee /etc/modprobe.d/nvidia-gsp.conf; sudo reboot",
+                "echo 'options nvidia NVreg_EnableGpuFirmware=0' | sudo tee -a /etc/modprobe.d/nvidia-gsp.conf  # then reboot",
                 "sudo nvidia-bug-report.sh",
             ),
         ),
@@ -84,7 +84,7 @@ register(
             "Apply the workaround of the CUDA release notes (disable HMM in nvidia_uvm, or boot with nokaslr), or "
             "install a newer driver",
             (
-                "echo 'options nvidia_uvm uvm_disable_hmm=1' | sudo tee /etc/modprobe.d/uvm.conf; sudo reboot",
+                "echo 'options nvidia_uvm uvm_disable_hmm=1' | sudo tee -a /etc/modprobe.d/uvm.conf  # then reboot",
                 "systemctl status nvidia-fabricmanager",
                 "uname -r",
             ),

@@ -65,9 +65,9 @@ def _library(seen: Seen, verdict: Verdict) -> Verdict | None:
                 f"Install the {package or 'package'} that belongs to this torch",
                 (
                     "pip list | grep -i -E '^torch'",
-                    "pip install --force-reinstall --no-cache-dir torch torchvision torchaudio"
+                    "pip install --force-reinstall --no-cache-dir torch==VERSION torchvision torchaudio  # that of pip show torch"
                     if package in PYTORCHS or not package
-                    else f"pip install --force-reinstall --no-cache-dir --no-build-isolation {package}",
+                    else f"pip install --force-reinstall --no-cache-dir --no-deps --no-build-isolation {package}",
                 ),
             ),
         )
@@ -80,9 +80,9 @@ def _library(seen: Seen, verdict: Verdict) -> Verdict | None:
                 f"Install the {package} that belongs to this torch",
                 (
                     'python -c "import torch; print(torch.__version__, torch.version.cuda)"',
-                    "pip install --force-reinstall --no-cache-dir torch torchvision torchaudio"
+                    "pip install --force-reinstall --no-cache-dir torch==VERSION torchvision torchaudio  # that of pip show torch"
                     if package in PYTORCHS
-                    else f"pip install --force-reinstall --no-cache-dir --no-build-isolation {package}",
+                    else f"pip install --force-reinstall --no-cache-dir --no-deps --no-build-isolation {package}",
                 ),
             ),
         )
@@ -127,7 +127,11 @@ register(
         "mixed nvidia-* wheels",
         Remediation(
             "Take other CUDA folders out of LD_LIBRARY_PATH, and reinstall torch with the wheels that it pins",
-            ("unset LD_LIBRARY_PATH", "pip install --force-reinstall torch", "pip check; pip list | grep nvidia-"),
+            (
+                "unset LD_LIBRARY_PATH",
+                "pip install --force-reinstall torch==VERSION  # that of pip show torch",
+                "pip check; pip list | grep nvidia-",
+            ),
         ),
         (
             Signature(
@@ -258,7 +262,7 @@ register(
             "and may give wrong results",
             (
                 "conda list | grep -i -E 'openmp|mkl|omp'; pip list | grep -i -E 'torch|numpy|mkl'",
-                "pip install --force-reinstall numpy torch",
+                "pip install --force-reinstall numpy==VERSION torch==VERSION  # those of pip list",
             ),
         ),
         (
@@ -297,7 +301,7 @@ register(
         "PKG252",
         "executable-stack-refused",
         "The kernel or glibc refuses a library that asks for an executable stack.",
-        "glibc 2.41 and hardened kernels no longer allow it; torch before 2.x wheels and some extensions carry the flag by accident.",
+        "glibc 2.41 and hardened kernels no longer allow it; some older wheels of torch and some extensions carry the flag by accident.",
         "{file} asks for an executable stack, which this system (glibc 2.41, SELinux or a hardened kernel) refuses",
         Remediation(
             "Clear the flag in the file, or install a newer build of the package",
