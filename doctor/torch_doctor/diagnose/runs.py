@@ -76,9 +76,7 @@ def last_run(log: LogFacts) -> Run:
 def _runs(log: LogFacts) -> list[int]:
     """The boundaries without the first where no run stands before it: what was typed there is its preface."""
     found = _boundaries(log)
-    if found and not any(
-        _fails(x.text) or _goes_on(x.text) or _DONE.search(x.text) for x in log.lines[: found[0]]
-    ):
+    if found and not any(_fails(x.text) or _goes_on(x.text) or _DONE.search(x.text) for x in log.lines[: found[0]]):
         del found[0]
     return found
 
@@ -116,9 +114,7 @@ def _step(text: str) -> int | None:
 def _tells(part: LogFacts) -> bool:
     if len(part.lines) < 2:
         return False
-    return any(
-        _fails(x.text) or _goes_on(x.text) or _DONE.search(x.text) for x in part.lines
-    ) or bool(part.alarms)
+    return any(_fails(x.text) or _goes_on(x.text) or _DONE.search(x.text) for x in part.lines) or bool(part.alarms)
 
 
 def failures(log: LogFacts) -> list[int]:

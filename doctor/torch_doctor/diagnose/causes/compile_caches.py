@@ -36,7 +36,7 @@ register(
         "docker run --tmpfs /tmp mounts noexec by default. Loading the library maps it executable, which the "
         "kernel refuses; "
         "the file's own mode has nothing to do with it.",
-        "{file} could not be mapped executable: its file system is mounted noexec (docker --tmpfs is, by default)",
+        "a shared library[[, {file},]] could not be mapped executable: its file system is mounted noexec (docker --tmpfs is, by default)",
         Remediation(
             "Mount /tmp with exec, or put TRITON_CACHE_DIR and TORCHINDUCTOR_CACHE_DIR on a mount that allows it",
             (

@@ -44,7 +44,10 @@ def _triton(seen: Seen, verdict: Verdict) -> Verdict | None:
         "the installed triton is not the one that this torch was made for: a name that torch asks it for does not exist",
         Remediation(
             "Reinstall torch, which pins its triton, and see what replaced it",
-            ("pip install --force-reinstall torch", "pip show torch triton; pip check"),
+            (
+                "pip install --force-reinstall torch==VERSION  # that of pip show torch",
+                "pip show torch triton; pip check",
+            ),
         ),
     )
 
@@ -120,7 +123,7 @@ register(
         Remediation(
             "Install the triton of this torch, or run eagerly for now: backend='eager', or suppress_errors",
             (
-                "pip install triton",
+                "python -c \"import importlib.metadata as m; print(*m.requires('torch'), sep='\\n')\" | grep triton  # the one to install",
                 "torch.compile(model, backend='eager')",
                 "torch._dynamo.config.suppress_errors = True",
             ),
@@ -238,7 +241,7 @@ register(
             (
                 "unset TRITON_PTXAS_PATH",
                 "export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas; $TRITON_PTXAS_PATH --version",
-                "pip install --force-reinstall triton",
+                "pip install --force-reinstall torch==VERSION  # that of pip show torch: it brings its own triton",
             ),
         ),
         (

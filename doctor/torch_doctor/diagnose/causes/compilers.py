@@ -45,7 +45,7 @@ def _header(seen: Seen, verdict: Verdict) -> Verdict | None:
         Remediation(
             "Reinstall triton, whose wheel has its headers, or install the toolkit's and name their folder",
             (
-                "pip install --force-reinstall triton",
+                "pip install --force-reinstall torch==VERSION  # that of pip show torch: it brings its own triton",
                 "apt-get install -y cuda-cudart-dev-12-8",
                 "export CPATH=/usr/local/cuda/include",
             ),
@@ -304,7 +304,7 @@ register(
             (
                 "apt-get install -y python3-dev libc6-dev",
                 "ls -l /lib/x86_64-linux-gnu/libcuda.so*",
-                "echo 'int main(){}' > /tmp/a.c && gcc /tmp/a.c -lcuda",
+                "echo 'int main(){}' | gcc -x c - -lcuda -o /dev/null",
             ),
         ),
         (

@@ -31,7 +31,7 @@ _HOOK: tuple[tuple[str, str, Remediation], ...] = (
             "Set ldconfig's real path in the toolkit's configuration",
             (
                 "sudo nvidia-ctk config --set nvidia-container-cli.ldconfig=@/sbin/ldconfig --in-place",
-                "sudo systemctl restart docker",
+                "sudo systemctl restart docker  # ends running containers",
             ),
         ),
     ),
@@ -100,7 +100,7 @@ register(
                 "nvidia-smi",
                 "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
                 "nvidia-ctk cdi list",
-                "sudo systemctl restart docker  # Podman needs no restart",
+                "sudo systemctl restart docker  # ends running containers; Podman needs no restart",
             ),
         ),
         (
@@ -138,7 +138,11 @@ register(
         "the NVIDIA container toolkit could not prepare the container: {what}",
         Remediation(
             "See that the driver works on the host, and ask the toolkit itself",
-            ("nvidia-smi", "sudo nvidia-container-cli -k -d /dev/tty info", "sudo systemctl restart docker"),
+            (
+                "nvidia-smi",
+                "sudo nvidia-container-cli -k -d /dev/tty info",
+                "sudo systemctl restart docker  # ends running containers",
+            ),
         ),
         (
             Signature(

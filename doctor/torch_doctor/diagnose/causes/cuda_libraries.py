@@ -127,7 +127,7 @@ register(
             (
                 "unset LD_LIBRARY_PATH",
                 "pip list | grep -i -E 'nvidia-|torch'; find / -name 'libcudnn*.so*' -not -path '/proc/*' 2>/dev/null",
-                "pip install --force-reinstall torch",
+                "pip install --force-reinstall torch==VERSION  # that of pip show torch; without it pip takes the newest",
             ),
         ),
         (

@@ -159,7 +159,7 @@ register(
                 "docker system df",
                 "docker image prune; docker builder prune",
                 "docker info | grep 'Root Dir'; df -h /var/lib/docker",
-                'sudoedit /etc/docker/daemon.json  # add "data-root": "/big/docker"; then: sudo systemctl restart docker',
+                'sudoedit /etc/docker/daemon.json  # add "data-root": "/big/docker"; then restart docker, which ends its containers',
             ),
         ),
         (

@@ -85,7 +85,7 @@ register(
             (
                 "sudo apt-get install -y nvidia-container-toolkit",
                 "sudo nvidia-ctk runtime configure --runtime=docker",
-                "sudo systemctl restart docker",
+                "sudo systemctl restart docker  # ends running containers",
                 "docker info | grep -i -E 'runtimes|root dir'",
             ),
         ),
@@ -191,7 +191,7 @@ register(
         "The driver is not installed or not loaded, or the daemon (snap, Docker Desktop, rootless) sees another "
         "root file "
         "system than the one that has it.",
-        "the NVIDIA container toolkit found no driver on the Docker host ({what}): it is not installed or not "
+        "the NVIDIA container toolkit found no driver on the Docker host[[ ({what})]]: it is not installed or not "
         "loaded there, or "
         "the daemon in use (snap, Docker Desktop) does not see it",
         Remediation(
@@ -199,7 +199,7 @@ register(
             (
                 "nvidia-smi",
                 "sudo modprobe nvidia",
-                "sudo systemctl restart docker",
+                "sudo systemctl restart docker  # ends running containers",
                 "docker info | grep -i 'root dir'",
             ),
         ),

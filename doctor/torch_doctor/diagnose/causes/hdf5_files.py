@@ -17,7 +17,7 @@ register(
             "Install the filter plugins and import them before the file is read",
             (
                 "pip install hdf5plugin",
-                "import hdf5plugin, h5py  # for zarr: pip install imagecodecs; imagecodecs.numcodecs.register_codecs()",
+                "import hdf5plugin, h5py  # for zarr: import imagecodecs.numcodecs; imagecodecs.numcodecs.register_codecs()",
                 "h5dump -pH FILE | grep -A3 FILTER",
             ),
         ),
@@ -151,7 +151,7 @@ register(
         Remediation(
             "Take h5py and what else uses HDF5 (netCDF4, tables) from one source, and keep system libraries out of LD_LIBRARY_PATH",
             (
-                "pip install --force-reinstall --no-cache-dir h5py netCDF4 tables",
+                "pip install --force-reinstall --no-deps --no-cache-dir h5py netCDF4 tables",
                 "conda install -c conda-forge h5py netcdf4 pytables",
                 'python -c "import h5py; print(h5py.version.info)"; unset LD_LIBRARY_PATH',
             ),

@@ -57,7 +57,7 @@ register(
         "running",
         Remediation(
             "See that no writer is alive, then clear the mark with h5clear; check the file afterwards",
-            ("fuser -v FILE", "h5clear -s FILE", "h5ls -r FILE"),
+            ("fuser -v FILE", "cp FILE COPY; h5clear -s FILE  # changes the file", "h5ls -r FILE"),
         ),
         (
             Signature(

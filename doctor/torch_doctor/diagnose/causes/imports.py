@@ -199,7 +199,7 @@ def _not_compiled(verdict: Verdict, module: str, top: str) -> Verdict | None:
                 "Start from another folder, and reinstall torch if that does not help",
                 (
                     "cd / && python -c 'import torch; print(torch.__file__)'",
-                    "pip install --force-reinstall --no-cache-dir torch",
+                    "pip install --force-reinstall --no-cache-dir torch==VERSION  # that of pip show torch",
                 ),
             ),
         )
@@ -212,7 +212,7 @@ def _not_compiled(verdict: Verdict, module: str, top: str) -> Verdict | None:
         Remediation(
             f"Install a full build of {holder} that belongs to this torch",
             (
-                f"pip install --force-reinstall --no-cache-dir --no-build-isolation {holder}",
+                f"pip install --force-reinstall --no-cache-dir --no-deps --no-build-isolation {holder}",
                 'python -c "import torch; print(torch.__version__, torch.version.cuda)"; nvcc --version',
             ),
         ),

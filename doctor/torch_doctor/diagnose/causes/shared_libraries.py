@@ -12,23 +12,63 @@ _LIBRARIES = (
     (
         "libcudart",
         ": the CUDA runtime of another CUDA version than the installed torch's, for which a package was built",
-        "pip install nvidia-cuda-runtime-cu12",
+        "pip install nvidia-cuda-runtime-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
     ),
-    ("libcudnn", ": cuDNN is not installed where the loader looks", "pip install nvidia-cudnn-cu12"),
-    ("libcublas", ": cuBLAS is not installed where the loader looks", "pip install nvidia-cublas-cu12"),
+    (
+        "libcudnn",
+        ": cuDNN is not installed where the loader looks",
+        "pip install nvidia-cudnn-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
+    (
+        "libcublas",
+        ": cuBLAS is not installed where the loader looks",
+        "pip install nvidia-cublas-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
     (
         "libnvrtc",
         ": the run-time compiler of CUDA is not installed where the loader looks",
-        "pip install nvidia-cuda-nvrtc-cu12",
+        "pip install nvidia-cuda-nvrtc-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
     ),
-    ("libcusparseLt", ": cuSPARSELt is not installed where the loader looks", "pip install nvidia-cusparselt-cu12"),
-    ("libcusparse", ": cuSPARSE is not installed where the loader looks", "pip install nvidia-cusparse-cu12"),
-    ("libcufft", ": cuFFT is not installed where the loader looks", "pip install nvidia-cufft-cu12"),
-    ("libcurand", ": cuRAND is not installed where the loader looks", "pip install nvidia-curand-cu12"),
-    ("libcusolver", ": cuSOLVER is not installed where the loader looks", "pip install nvidia-cusolver-cu12"),
-    ("libcupti", ": CUPTI is not installed where the loader looks", "pip install nvidia-cuda-cupti-cu12"),
-    ("libnvJitLink", ": nvJitLink is not installed where the loader looks", "pip install nvidia-nvjitlink-cu12"),
-    ("libnccl", ": NCCL is not installed where the loader looks", "pip install nvidia-nccl-cu12"),
+    (
+        "libcusparseLt",
+        ": cuSPARSELt is not installed where the loader looks",
+        "pip install nvidia-cusparselt-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
+    (
+        "libcusparse",
+        ": cuSPARSE is not installed where the loader looks",
+        "pip install nvidia-cusparse-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
+    (
+        "libcufft",
+        ": cuFFT is not installed where the loader looks",
+        "pip install nvidia-cufft-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
+    (
+        "libcurand",
+        ": cuRAND is not installed where the loader looks",
+        "pip install nvidia-curand-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
+    (
+        "libcusolver",
+        ": cuSOLVER is not installed where the loader looks",
+        "pip install nvidia-cusolver-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
+    (
+        "libcupti",
+        ": CUPTI is not installed where the loader looks",
+        "pip install nvidia-cuda-cupti-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
+    (
+        "libnvJitLink",
+        ": nvJitLink is not installed where the loader looks",
+        "pip install nvidia-nvjitlink-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
+    (
+        "libnccl",
+        ": NCCL is not installed where the loader looks",
+        "pip install nvidia-nccl-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
     (
         "libcuda.so",
         ": the driver is not mounted into the container",
@@ -65,9 +105,9 @@ def _library(seen: Seen, verdict: Verdict) -> Verdict | None:
                 f"Install the {package or 'package'} that belongs to this torch",
                 (
                     "pip list | grep -i -E '^torch'",
-                    "pip install --force-reinstall --no-cache-dir torch torchvision torchaudio"
+                    "pip install --force-reinstall --no-cache-dir torch==VERSION torchvision torchaudio  # VERSION of pip show torch"
                     if package in PYTORCHS or not package
-                    else f"pip install --force-reinstall --no-cache-dir --no-build-isolation {package}",
+                    else f"pip install --force-reinstall --no-cache-dir --no-deps --no-build-isolation {package}",
                 ),
             ),
         )
@@ -80,9 +120,9 @@ def _library(seen: Seen, verdict: Verdict) -> Verdict | None:
                 f"Install the {package} that belongs to this torch",
                 (
                     'python -c "import torch; print(torch.__version__, torch.version.cuda)"',
-                    "pip install --force-reinstall --no-cache-dir torch torchvision torchaudio"
+                    "pip install --force-reinstall --no-cache-dir torch==VERSION torchvision torchaudio  # VERSION of pip show torch"
                     if package in PYTORCHS
-                    else f"pip install --force-reinstall --no-cache-dir --no-build-isolation {package}",
+                    else f"pip install --force-reinstall --no-cache-dir --no-deps --no-build-isolation {package}",
                 ),
             ),
         )
@@ -127,7 +167,11 @@ register(
         "mixed nvidia-* wheels",
         Remediation(
             "Take other CUDA folders out of LD_LIBRARY_PATH, and reinstall torch with the wheels that it pins",
-            ("unset LD_LIBRARY_PATH", "pip install --force-reinstall torch", "pip check; pip list | grep nvidia-"),
+            (
+                "unset LD_LIBRARY_PATH",
+                "pip install --force-reinstall torch==VERSION  # that of pip show torch; without it pip takes the newest",
+                "pip check; pip list | grep nvidia-",
+            ),
         ),
         (
             Signature(
@@ -258,7 +302,7 @@ register(
             "and may give wrong results",
             (
                 "conda list | grep -i -E 'openmp|mkl|omp'; pip list | grep -i -E 'torch|numpy|mkl'",
-                "pip install --force-reinstall numpy torch",
+                "pip install --force-reinstall numpy==VERSION torch==VERSION  # those of pip list",
             ),
         ),
         (
@@ -297,7 +341,7 @@ register(
         "PKG252",
         "executable-stack-refused",
         "The kernel or glibc refuses a library that asks for an executable stack.",
-        "glibc 2.41 and hardened kernels no longer allow it; torch before 2.x wheels and some extensions carry the flag by accident.",
+        "glibc 2.41 and hardened kernels no longer allow it; some older wheels of torch and some extensions carry the flag by accident.",
         "{file} asks for an executable stack, which this system (glibc 2.41, SELinux or a hardened kernel) refuses",
         Remediation(
             "Clear the flag in the file, or install a newer build of the package",

@@ -148,7 +148,7 @@ register(
             (
                 "tmux -S PATH ls; echo $TMUX_TMPDIR; id -u",
                 "docker exec -u 0 CONTAINER ps aux | grep tmux",
-                "sudo loginctl enable-linger $USER",
+                "sudo loginctl enable-linger $USER; systemd-run --user --scope tmux new -s NAME",
             ),
         ),
         (

@@ -44,7 +44,7 @@ def of_main(seen: Seen, verdict: Verdict) -> Verdict | None:
         "starts the workers), or is made at run time",
         Remediation(
             "Define it at the top level of the script, above the guard, or in a module that is imported",
-            (f"def {what}(...): ...  # at top level, not under the guard", f"from helpers import {what}"),
+            (f"def {what}(*args): ...  # at top level, not under the guard", f"from helpers import {what}"),
         ),
     )
 
