@@ -160,14 +160,27 @@ def register(*causes: Cause) -> None:
 
 
 def _check(cause: Cause) -> Callable[..., Iterable[Finding]]:
-    def judge(log: LogFacts, machine: MachineFacts, run: RunFacts) -> Iterator[Finding]:
-        places = sorted(matches(cause, log, machine, run), key=lambda seen: seen.index)
-        for seen in (*places[:FIRST], *places[FIRST:][-LAST:]):
-            found = _finding(cause, seen)
-            if found is not None:
-                yield found
+    def judge(log: LogFacts, machine: MachineFacts, run: RunFacts) -> Iterable[Finding]:
+        return _findings(cause, log, machine, run) if _may_hold(cause, log) else ()
 
     return judge
+
+
+def _may_hold(cause: Cause, log: LogFacts) -> bool:
+    # asked of every cause, and nearly always in vain: plain loops
+    for signature in cause.signatures:
+        for needle in signature.needles:
+            if log.may_hold(needle):
+                return True
+    return False
+
+
+def _findings(cause: Cause, log: LogFacts, machine: MachineFacts, run: RunFacts) -> Iterator[Finding]:
+    places = sorted(matches(cause, log, machine, run), key=lambda seen: seen.index)
+    for seen in (*places[:FIRST], *places[FIRST:][-LAST:]):
+        found = _finding(cause, seen)
+        if found is not None:
+            yield found
 
 
 def matches(cause: Cause, log: LogFacts, machine: MachineFacts, run: RunFacts) -> Iterator[Seen]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from torch_doctor.facts.log import LogFacts
 
@@ -50,6 +51,16 @@ class Run:
     number: int
 
 
+@lru_cache(maxsize=1 << 14)  # each line is asked about for its run, its end and its progress
+def _fails(text: str) -> bool:
+    return _FAILED.search(text) is not None
+
+
+@lru_cache(maxsize=1 << 14)
+def _goes_on(text: str) -> bool:
+    return _PROGRESS.search(text) is not None
+
+
 def last_run(log: LogFacts) -> Run:
     """The last run that shows what became of it: one that has barely started says nothing yet."""
     starts = [0, *_runs(log)]
@@ -65,9 +76,7 @@ def last_run(log: LogFacts) -> Run:
 def _runs(log: LogFacts) -> list[int]:
     """The boundaries without the first where no run stands before it: what was typed there is its preface."""
     found = _boundaries(log)
-    if found and not any(
-        _FAILED.search(x.text) or _PROGRESS.search(x.text) or _DONE.search(x.text) for x in log.lines[: found[0]]
-    ):
+    if found and not any(_fails(x.text) or _goes_on(x.text) or _DONE.search(x.text) for x in log.lines[: found[0]]):
         del found[0]
     return found
 
@@ -82,7 +91,7 @@ def _boundaries(log: LogFacts) -> list[int]:
             found.append(i)
             highest, failed = -1, -1
             continue
-        if _FAILED.search(line.text):
+        if _fails(line.text):
             failed = i
             continue
         step = _step(line.text)
@@ -96,7 +105,7 @@ def _boundaries(log: LogFacts) -> list[int]:
 
 
 def _step(text: str) -> int | None:
-    if not _PROGRESS.search(text):
+    if not _goes_on(text):
         return None
     numbers = [int(m["n"]) for m in _STEP.finditer(text) if m["n"]]
     return max(numbers) if numbers else None
@@ -105,9 +114,7 @@ def _step(text: str) -> int | None:
 def _tells(part: LogFacts) -> bool:
     if len(part.lines) < 2:
         return False
-    return any(
-        _FAILED.search(x.text) or _PROGRESS.search(x.text) or _DONE.search(x.text) for x in part.lines
-    ) or bool(part.alarms)
+    return any(_fails(x.text) or _goes_on(x.text) or _DONE.search(x.text) for x in part.lines) or bool(part.alarms)
 
 
 def failures(log: LogFacts) -> list[int]:
@@ -118,7 +125,7 @@ def failures(log: LogFacts) -> list[int]:
 
 
 def _failures(log: LogFacts) -> list[int]:
-    return [i for i, line in enumerate(log.lines) if _FAILED.search(line.text)]
+    return [i for i, line in enumerate(log.lines) if _fails(line.text)]
 
 
 def progress(log: LogFacts) -> list[int]:
@@ -129,7 +136,7 @@ def progress(log: LogFacts) -> list[int]:
 
 
 def _progress(log: LogFacts) -> list[int]:
-    return [i for i, line in enumerate(log.lines) if _PROGRESS.search(line.text) and not _FAILED.search(line.text)]
+    return [i for i, line in enumerate(log.lines) if _goes_on(line.text) and not _fails(line.text)]
 
 
 def completed(log: LogFacts) -> int | None:

@@ -20,6 +20,10 @@ RUN_START = re.compile(
     re.IGNORECASE,
 )
 
+_NUMBER = re.compile(r"\d+")
+#: what the text without numbers and repeated lines cannot tell
+_EXACT = frozenset("0123456789\n")
+
 
 @dataclass(frozen=True)
 class Line:
@@ -77,6 +81,15 @@ class LogFacts:
     def text(self) -> str:
         """The kept lines as one text."""
         return "\n".join(line.text for line in self.lines)
+
+    def may_hold(self, needle: str) -> bool:
+        """False where ``needle`` is certainly not in ``text``; asked for a thousand needles, so at a glance."""
+        return needle in self._distinct or (not _EXACT.isdisjoint(needle) and needle in self.text)
+
+    @cached_property
+    def _distinct(self) -> str:
+        """The different lines, numbers aside: the lines of a training log are nearly all alike."""
+        return "\n".join(dict.fromkeys(_NUMBER.sub("0", line.text) for line in self.lines))
 
     @cached_property
     def _offsets(self) -> Sequence[int]:

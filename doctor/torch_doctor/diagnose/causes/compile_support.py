@@ -123,7 +123,7 @@ register(
         Remediation(
             "Install the triton of this torch, or run eagerly for now: backend='eager', or suppress_errors",
             (
-                "pip install --force-reinstall torch==VERSION  # that of pip show torch: it brings its own triton",
+                "python -c \"import importlib.metadata as m; print(*m.requires('torch'), sep='\\n')\" | grep triton  # the one to install",
                 "torch.compile(model, backend='eager')",
                 "torch._dynamo.config.suppress_errors = True",
             ),

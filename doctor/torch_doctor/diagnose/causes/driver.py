@@ -20,7 +20,7 @@ def _module(seen: Seen, verdict: Verdict) -> Verdict | None:
             (
                 "sudo poweroff",
                 "dmesg -T | grep -i -E 'nvrm|pcie|aer'",
-                "echo 'options nvidia NVreg_EnableGpuFirmware=0' | sudo tee -a /etc/modprobe.d/nvidia-gsp.conf  # then reboot",
+                "echo 'options nvidia NVreg_EnableGpuFirmware=0' | sudo tee -a /etc/modprobe.d/nvidia-gsp.conf  # then reboot, when no job runs",
                 "sudo nvidia-bug-report.sh",
             ),
         ),
@@ -84,7 +84,7 @@ register(
             "Apply the workaround of the CUDA release notes (disable HMM in nvidia_uvm, or boot with nokaslr), or "
             "install a newer driver",
             (
-                "echo 'options nvidia_uvm uvm_disable_hmm=1' | sudo tee -a /etc/modprobe.d/uvm.conf  # then reboot",
+                "echo 'options nvidia_uvm uvm_disable_hmm=1' | sudo tee -a /etc/modprobe.d/uvm.conf  # then reboot, when no job runs",
                 "systemctl status nvidia-fabricmanager",
                 "uname -r",
             ),
@@ -114,7 +114,7 @@ register(
         Remediation(
             "Reload nvidia_uvm, or reboot; in a container, check that /dev/nvidia-uvm is there",
             (
-                "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm",
+                "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm  # refused while a process uses a GPU",
                 "ls -l /dev/nvidia-uvm",
                 "sudo nvidia-modprobe -u -c=0",
             ),
@@ -149,7 +149,7 @@ register(
         ),
         kind=DEGRADED,
         explains=("GPU2",),
-        decide="sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm",
+        decide="ls -l /dev/nvidia-uvm",
     ),
     Cause(
         "GPU216",
@@ -201,7 +201,7 @@ register(
             "Make a MIG instance or switch MIG off, and start the container with GPUs and the compute capability",
             (
                 "nvidia-smi -L; ls -l /dev/nvidia*",
-                "sudo nvidia-smi mig -cgi 0 -C  # or: sudo nvidia-smi -mig 0",
+                "sudo nvidia-smi mig -cgi 0 -C  # or: sudo nvidia-smi -mig 0; both want an idle GPU",
                 "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
             ),
         ),

@@ -49,7 +49,7 @@ register(
         Remediation(
             "Reboot the host or reload the nvidia modules, and hold the nvidia packages",
             (
-                "sudo reboot  # when the jobs on its GPUs have ended",
+                "sudo reboot  # when the jobs on its GPUs have ended: they go on until then",
                 "sudo apt-mark hold 'nvidia-*' 'libnvidia-*'",
                 "cat /proc/driver/nvidia/version",
             ),
@@ -101,7 +101,7 @@ register(
             "out of the loader's path",
             (
                 "nvidia-smi",
-                "rm -i /etc/ld.so.conf.d/*compat*; ldconfig  # in the image",
+                "ls /etc/ld.so.conf.d/*compat*  # in a Dockerfile: RUN rm these files && ldconfig",
                 "echo $LD_LIBRARY_PATH | tr : '\\n' | grep compat",
             ),
         ),

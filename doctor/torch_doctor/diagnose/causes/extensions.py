@@ -21,7 +21,7 @@ def extension(seen: Seen, verdict: Verdict) -> Verdict | None:
             f"Install the {package} of the same release as torch, in one command",
             (
                 "pip list | grep -i -E '^torch'",
-                "pip install --force-reinstall --no-cache-dir torch==VERSION torchvision torchaudio  # that of pip show torch",
+                "pip install --force-reinstall --no-cache-dir torch==VERSION torchvision torchaudio  # VERSION of pip show torch",
                 f"pip install --force-reinstall --no-deps '{package}==VERSION_FOR_THIS_TORCH'",
             ),
         )
@@ -215,7 +215,7 @@ register(
             "Install it anew with the Python that runs",
             (
                 "python -m pip install --force-reinstall --no-cache-dir PACKAGE",
-                "find . -name '*.so'; rm -r build  # the folder of setuptools, in the project that is built",
+                "find . -name '*.so'; rm -r build  # setuptools' own build folder, in the project that is built",
             ),
         ),
         (

@@ -108,7 +108,7 @@ register(
         ),
         (
             Signature(
-                "loss",
+                ("nan", "inf"),
                 "loss nan",
                 "loss 0.5 nan_count 0",
                 r"\b(?:\w*_?)loss\b['\"]?\W{0,4}(?:tensor\()?(?P<what>-?nan|-?inf(?:inity)?)\b"
@@ -144,7 +144,7 @@ register(
                 source="Lightning 1.x and 2.x, terminate_on_nan",
             ),
             Signature(
-                ("grad_norm", "grad norm"),
+                ("nan", "inf"),
                 "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 1.9e-05, 'epoch': 0.1}\n{'loss': 0.0, 'grad_norm': nan, "
                 "'learning_rate': 1.8e-05, 'epoch': 0.2}\n{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 1.7e-05, "
                 "'epoch': 0.3}",

@@ -12,23 +12,63 @@ _LIBRARIES = (
     (
         "libcudart",
         ": the CUDA runtime of another CUDA version than the installed torch's, for which a package was built",
-        "pip install nvidia-cuda-runtime-cu12",
+        "pip install nvidia-cuda-runtime-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
     ),
-    ("libcudnn", ": cuDNN is not installed where the loader looks", "pip install nvidia-cudnn-cu12"),
-    ("libcublas", ": cuBLAS is not installed where the loader looks", "pip install nvidia-cublas-cu12"),
+    (
+        "libcudnn",
+        ": cuDNN is not installed where the loader looks",
+        "pip install nvidia-cudnn-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
+    (
+        "libcublas",
+        ": cuBLAS is not installed where the loader looks",
+        "pip install nvidia-cublas-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
     (
         "libnvrtc",
         ": the run-time compiler of CUDA is not installed where the loader looks",
-        "pip install nvidia-cuda-nvrtc-cu12",
+        "pip install nvidia-cuda-nvrtc-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
     ),
-    ("libcusparseLt", ": cuSPARSELt is not installed where the loader looks", "pip install nvidia-cusparselt-cu12"),
-    ("libcusparse", ": cuSPARSE is not installed where the loader looks", "pip install nvidia-cusparse-cu12"),
-    ("libcufft", ": cuFFT is not installed where the loader looks", "pip install nvidia-cufft-cu12"),
-    ("libcurand", ": cuRAND is not installed where the loader looks", "pip install nvidia-curand-cu12"),
-    ("libcusolver", ": cuSOLVER is not installed where the loader looks", "pip install nvidia-cusolver-cu12"),
-    ("libcupti", ": CUPTI is not installed where the loader looks", "pip install nvidia-cuda-cupti-cu12"),
-    ("libnvJitLink", ": nvJitLink is not installed where the loader looks", "pip install nvidia-nvjitlink-cu12"),
-    ("libnccl", ": NCCL is not installed where the loader looks", "pip install nvidia-nccl-cu12"),
+    (
+        "libcusparseLt",
+        ": cuSPARSELt is not installed where the loader looks",
+        "pip install nvidia-cusparselt-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
+    (
+        "libcusparse",
+        ": cuSPARSE is not installed where the loader looks",
+        "pip install nvidia-cusparse-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
+    (
+        "libcufft",
+        ": cuFFT is not installed where the loader looks",
+        "pip install nvidia-cufft-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
+    (
+        "libcurand",
+        ": cuRAND is not installed where the loader looks",
+        "pip install nvidia-curand-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
+    (
+        "libcusolver",
+        ": cuSOLVER is not installed where the loader looks",
+        "pip install nvidia-cusolver-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
+    (
+        "libcupti",
+        ": CUPTI is not installed where the loader looks",
+        "pip install nvidia-cuda-cupti-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
+    (
+        "libnvJitLink",
+        ": nvJitLink is not installed where the loader looks",
+        "pip install nvidia-nvjitlink-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
+    (
+        "libnccl",
+        ": NCCL is not installed where the loader looks",
+        "pip install nvidia-nccl-cu12==VERSION  # as importlib.metadata.requires('torch') pins it",
+    ),
     (
         "libcuda.so",
         ": the driver is not mounted into the container",
@@ -65,7 +105,7 @@ def _library(seen: Seen, verdict: Verdict) -> Verdict | None:
                 f"Install the {package or 'package'} that belongs to this torch",
                 (
                     "pip list | grep -i -E '^torch'",
-                    "pip install --force-reinstall --no-cache-dir torch==VERSION torchvision torchaudio  # that of pip show torch"
+                    "pip install --force-reinstall --no-cache-dir torch==VERSION torchvision torchaudio  # VERSION of pip show torch"
                     if package in PYTORCHS or not package
                     else f"pip install --force-reinstall --no-cache-dir --no-deps --no-build-isolation {package}",
                 ),
@@ -80,7 +120,7 @@ def _library(seen: Seen, verdict: Verdict) -> Verdict | None:
                 f"Install the {package} that belongs to this torch",
                 (
                     'python -c "import torch; print(torch.__version__, torch.version.cuda)"',
-                    "pip install --force-reinstall --no-cache-dir torch==VERSION torchvision torchaudio  # that of pip show torch"
+                    "pip install --force-reinstall --no-cache-dir torch==VERSION torchvision torchaudio  # VERSION of pip show torch"
                     if package in PYTORCHS
                     else f"pip install --force-reinstall --no-cache-dir --no-deps --no-build-isolation {package}",
                 ),
@@ -129,7 +169,7 @@ register(
             "Take other CUDA folders out of LD_LIBRARY_PATH, and reinstall torch with the wheels that it pins",
             (
                 "unset LD_LIBRARY_PATH",
-                "pip install --force-reinstall torch==VERSION  # that of pip show torch",
+                "pip install --force-reinstall torch==VERSION  # that of pip show torch; without it pip takes the newest",
                 "pip check; pip list | grep nvidia-",
             ),
         ),
