@@ -108,8 +108,7 @@ register(
         "or an optimizer.step() between forward and backward",
         Remediation(
             "Use the out-of-place form or clone first, detach the generator's output in the discriminator's step, "
-            "and call all backward passes before the steps; anomaly mode names "
-            "the operation",
+            "and call all backward passes before the steps; anomaly mode names the operation",
             ("torch.autograd.set_detect_anomaly(True)", "x = x + y  # in place of x += y", LINT),
         ),
         (

@@ -156,8 +156,7 @@ register(
         "ranks-diverged",
         "A collective timed out: one or more ranks did not come to it.",
         "The watchdog only says that a collective did not finish. Different sequence numbers mean that the control "
-        "flow of the ranks differs; the same number on all but one "
-        "means that the one left or hangs elsewhere.",
+        "flow of the ranks differs; the same number on all but one means that the one left or hangs elsewhere.",
         "a collective did not finish: one rank did not come to it, since it crashed, hangs in its own work (data "
         "loading, saving), or took another branch",
         Remediation(
@@ -173,8 +172,7 @@ register(
             Signature(
                 ("watchdog got stuck for", "Heartbeat monitor timed out"),
                 "[rank0]:[F1130 ProcessGroupNCCL.cpp:1552] [PG ID 0 PG GUID 0 Rank 0] ProcessGroupNCCL's watchdog "
-                "got stuck for 480 seconds "
-                "without making progress in monitoring enqueued collectives.",
+                "got stuck for 480 seconds without making progress in monitoring enqueued collectives.",
                 "watchdog started",
                 r"watchdog got stuck for \d+ seconds|Heartbeat monitor timed out",
                 source="torch 2.2 to 2.15, ProcessGroupNCCL.cpp",

@@ -33,9 +33,8 @@ register(
         "CMP204",
         "cache-on-noexec-mount",
         "A compiled shared object lies on a file system that forbids execution.",
-        "docker run --tmpfs /tmp mounts noexec by default. Loading the library maps it executable, which the "
-        "kernel refuses; "
-        "the file's own mode has nothing to do with it.",
+        "docker run --tmpfs /tmp mounts noexec by default. Loading the library maps it executable, which the kernel "
+        "refuses; the file's own mode has nothing to do with it.",
         "a shared library[[, {file},]] could not be mapped executable: its file system is mounted noexec (docker --tmpfs is, by default)",
         Remediation(
             "Mount /tmp with exec, or put TRITON_CACHE_DIR and TORCHINDUCTOR_CACHE_DIR on a mount that allows it",
@@ -80,8 +79,7 @@ register(
         "stale-compile-cache",
         "A cached artefact of torch.compile or triton does not fit what is installed now.",
         "A cache that outlives an upgrade of torch, triton or the driver, or is shared by machines that differ, "
-        "holds objects "
-        "with other symbols.",
+        "holds objects with other symbols.",
         "a cached artefact of triton or inductor is invalid here ({file}): it was built for another torch, triton "
         "or driver",
         Remediation(
@@ -124,11 +122,9 @@ register(
         "compile-cache-on-network-file-system",
         "The compile cache lies on NFS and several ranks rename files in it.",
         "Each rank writes a temporary file and renames it; on NFS a file in use is renamed aside, and the rename "
-        "fails with EBUSY "
-        "or a stale handle.",
+        "fails with EBUSY or a stale handle.",
         "ranks collide in the triton cache at {file}: renames on a network file system (HOME on NFS) fail while "
-        "another rank has the "
-        "file open",
+        "another rank has the file open",
         Remediation(
             "Put TRITON_CACHE_DIR and TORCHINDUCTOR_CACHE_DIR on a local disk of each node",
             (
@@ -169,8 +165,7 @@ register(
         "compile-subprocess-died",
         "A subprocess of inductor's parallel compilation died.",
         "Inductor compiles in up to 32 processes; in a container with a memory limit the OOM killer ends one. The "
-        "real error is in "
-        "dmesg, or shows with one thread.",
+        "real error is in dmesg, or shows with one thread.",
         "a compilation subprocess of inductor died: it crashed, or the OOM killer ended it (the host memory limit "
         "of the container)",
         Remediation(

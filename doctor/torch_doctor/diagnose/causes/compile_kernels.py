@@ -13,8 +13,7 @@ register(
         "The text says shared memory and means that of a GPU's multiprocessor; block sizes and stages were chosen "
         "for another GPU.",
         "a triton kernel needs {need} bytes of the multiprocessor's on-chip memory and the GPU has {have}: its "
-        "block sizes or stages "
-        "were chosen for another GPU",
+        "block sizes or stages were chosen for another GPU",
         Remediation(
             "Lower the block sizes or num_stages of the kernel, or autotune on this GPU",
             ("torch._inductor.config.max_autotune = True", "TORCHINDUCTOR_MAX_AUTOTUNE=1 python train.py"),
@@ -23,8 +22,7 @@ register(
             Signature(
                 ("out of resource: shared memory", "out of resource: tensor memory"),
                 "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 147456, Hardware "
-                "limit: 101376. Reducing "
-                "block sizes or `num_stages` may help.",
+                "limit: 101376. Reducing block sizes or `num_stages` may help.",
                 "out of resource",
                 r"out of resource: (?:shared|tensor) memory, Required: (?P<need>\d+), Hardware limit: (?P<have>\d+)",
                 source="triton 2.1 to 3.6",

@@ -117,8 +117,7 @@ register(
         "triton-missing",
         "No working triton is installed.",
         "triton has wheels for Linux and few Pythons. On another system, or on a brand-new Python, torch.compile "
-        "for the GPU has no "
-        "back end.",
+        "for the GPU has no back end.",
         "no working triton: it has no wheel for this operating system or Python, or is older than this torch needs",
         Remediation(
             "Install the triton of this torch, or run eagerly for now: backend='eager', or suppress_errors",

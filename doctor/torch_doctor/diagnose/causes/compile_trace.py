@@ -101,8 +101,7 @@ register(
         "recompile-limit-with-fullgraph",
         "The limit of recompilations was reached in a function compiled with fullgraph=True, where it is fatal.",
         "With fullgraph there is no eager fall-back. The guard that failed may be on the shape of a parameter (an "
-        "optimizer that is "
-        "compiled), while the data never changed.",
+        "optimizer that is compiled), while the data never changed.",
         "recompile_limit was reached with fullgraph=True, where it is fatal: guards on shapes, of parameters where "
         "an optimizer or module is compiled, fail each time",
         Remediation(
@@ -219,8 +218,7 @@ register(
         "not-traceable-by-dynamo",
         "dynamo cannot trace something in a function compiled with fullgraph=True.",
         "A call that dynamo does not know (a C extension, print, a logger, a generator) breaks the graph; with "
-        "fullgraph=True that "
-        "is an error.",
+        "fullgraph=True that is an error.",
         "dynamo cannot trace this: {what}",
         Remediation(
             "Take the call out of the compiled function, mark it with torch.compiler.disable, or drop fullgraph=True",

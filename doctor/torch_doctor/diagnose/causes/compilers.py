@@ -59,11 +59,9 @@ register(
         "compiler-not-found",
         "torch.compile or triton found no C or C++ compiler.",
         "Triton builds a small C launcher at run time, and inductor's CPU code is C++. An image that moved from "
-        "devel to runtime "
-        "lost gcc.",
+        "devel to runtime lost gcc.",
         "no C/C++ compiler was found: triton and inductor build code at run time, and this image has no gcc (a "
-        "runtime image in "
-        "place of a devel one)",
+        "runtime image in place of a devel one)",
         Remediation(
             "Install a compiler with the C library's headers (build-essential), or set CC to one",
             ("apt-get install -y gcc g++ libc6-dev", "export CC=/usr/bin/gcc"),
@@ -251,15 +249,12 @@ register(
         "libcuda-not-found-by-triton",
         "Triton found no libcuda.so to link against.",
         "The driver's library is mounted by the container runtime as libcuda.so.1; the development symlink or the "
-        "mount is "
-        "missing. LD_LIBRARY_PATH does not help once ldconfig found the .so.1.",
+        "mount is missing. LD_LIBRARY_PATH does not help once ldconfig found the .so.1.",
         "triton needs libcuda.so and the container has only libcuda.so.1 or none: the driver mount or the "
-        "development symlink is "
-        "missing",
+        "development symlink is missing",
         Remediation(
             "Mount the driver (NVIDIA_DRIVER_CAPABILITIES=compute,utility), or add the symlink, or name its folder "
-            "in "
-            "TRITON_LIBCUDA_PATH",
+            "in TRITON_LIBCUDA_PATH",
             (
                 "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
                 "ln -s /lib/x86_64-linux-gnu/libcuda.so.1 /lib/x86_64-linux-gnu/libcuda.so",
@@ -311,9 +306,8 @@ register(
             Signature(
                 "returned non-zero exit status",
                 "subprocess.CalledProcessError: Command '['/usr/bin/gcc', '/tmp/tmpabc/main.c', '-O3', '-shared', "
-                "'-fPIC', '-o', "
-                "'/tmp/tmpabc/cuda_utils.cpython-310-x86_64-linux-gnu.so', '-lcuda']' returned non-zero exit "
-                "status 1.",
+                "'-fPIC', '-o', '/tmp/tmpabc/cuda_utils.cpython-310-x86_64-linux-gnu.so', '-lcuda']' returned "
+                "non-zero exit status 1.",
                 "subprocess.CalledProcessError: Command '['/usr/bin/python', 'train.py']' returned non-zero exit "
                 "status 1.",
                 r"CalledProcessError: Command '\[?'?\S*(?:gcc|g\+\+|cc|clang)'?,? "

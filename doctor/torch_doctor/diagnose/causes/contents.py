@@ -122,8 +122,7 @@ register(
             Signature(
                 "Attempting to deserialize object on",
                 "RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is "
-                "2. Please use torch.load with map_location to map your storages to "
-                "an existing device.",
+                "2. Please use torch.load with map_location to map your storages to an existing device.",
                 "deserialize object",
                 r"Attempting to deserialize object on (?:a )?(?P<device>CUDA device(?: \d+)?|MPS device|HPU "
                 r"device|\w+ device)",

@@ -25,11 +25,9 @@ register(
         "native-crash",
         "A native crash (SIGSEGV, SIGABRT or SIGILL) in C or C++ code.",
         "A C extension, a broken or mixed binary install, or a library that is neither fork- nor thread-safe. "
-        "faulthandler names only the Python line above "
-        "it.",
-        "a native crash ({what}) in C/C++ code: a C extension, a broken or mixed binary install (ABI), or a "
-        "library that is not safe over a fork or in threads; "
-        "the log alone does not name the library",
+        "faulthandler names only the Python line above it.",
+        "a native crash ({what}) in C/C++ code: a C extension, a broken or mixed binary install (ABI), or a library "
+        "that is not safe over a fork or in threads; the log alone does not name the library",
         Remediation(
             "Read the lines after 'Current thread' that faulthandler prints, run under gdb, retry with "
             "num_workers=0, and look at native packages that changed lately",

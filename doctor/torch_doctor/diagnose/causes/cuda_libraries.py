@@ -39,8 +39,7 @@ register(
         "cuBLAS failed ({what}): {why}",
         Remediation(
             "Run the same batch on the CPU for the true message, check shapes and label ranges, watch the GPU's "
-            "free memory, and take other CUDA "
-            "libraries out of LD_LIBRARY_PATH",
+            "free memory, and take other CUDA libraries out of LD_LIBRARY_PATH",
             ("CUDA_LAUNCH_BLOCKING=1 python train.py", "unset LD_LIBRARY_PATH", "pip list | grep -i nvidia-cublas"),
         ),
         (

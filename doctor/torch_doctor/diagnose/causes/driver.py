@@ -33,11 +33,9 @@ register(
         "fabric-manager-not-running",
         "Error 802: an NVSwitch machine without its fabric manager.",
         "A100, H100, H200 and B200 boards with NVSwitch need nvidia-fabricmanager of exactly the driver's version "
-        "before CUDA "
-        "initialises.",
+        "before CUDA initialises.",
         "CUDA error 802 (system not yet initialized): on an NVSwitch machine (HGX A100, H100, H200, B200) "
-        "nvidia-fabricmanager is not running or "
-        "not of the driver's version",
+        "nvidia-fabricmanager is not running or not of the driver's version",
         Remediation(
             "Install and start the fabric manager of the driver's exact version, then reboot if CUDA still refuses",
             (
@@ -75,11 +73,9 @@ register(
         "kernel-memory-feature-breaks-cuda",
         "CUDA does not initialise under a recent kernel: KASLR with HMM.",
         "Without NVSwitch the same text as a missing fabric manager comes from recent kernels, whose randomised "
-        "address space collides with "
-        "heterogeneous memory management in the driver.",
-        "CUDA 'system not yet initialized' from a program of the driver API: on a machine without NVSwitch a "
-        "recent kernel (KASLR with HMM) is the "
-        "known reason; with NVSwitch, a fabric manager that is not running",
+        "address space collides with heterogeneous memory management in the driver.",
+        "CUDA 'system not yet initialized' from a program of the driver API: on a machine without NVSwitch a recent "
+        "kernel (KASLR with HMM) is the known reason; with NVSwitch, a fabric manager that is not running",
         Remediation(
             "Apply the workaround of the CUDA release notes (disable HMM in nvidia_uvm, or boot with nokaslr), or "
             "install a newer driver",
@@ -106,11 +102,9 @@ register(
         "uvm-module-in-bad-state",
         "CUDA: unknown error at initialisation: the nvidia_uvm module is in a bad state, or its device is absent.",
         "After a suspend and resume nvidia_uvm is left unusable, while nvidia-smi works. In a container the same "
-        "text means that "
-        "/dev/nvidia-uvm is not there. The text's own guess, environment variables, plays no part.",
+        "text means that /dev/nvidia-uvm is not there. The text's own guess, environment variables, plays no part.",
         "CUDA unknown error at initialisation: the kernel module nvidia_uvm is in a bad state (after suspend and "
-        "resume), or /dev/nvidia-uvm is "
-        "missing in the container; nvidia-smi works all the same",
+        "resume), or /dev/nvidia-uvm is missing in the container; nvidia-smi works all the same",
         Remediation(
             "Reload nvidia_uvm, or reboot; in a container, check that /dev/nvidia-uvm is there",
             (
@@ -123,8 +117,7 @@ register(
             Signature(
                 "CUDA unknown error",
                 "UserWarning: CUDA initialization: CUDA unknown error - this may be due to an incorrectly set up "
-                "environment, e.g. changing env "
-                "variable CUDA_VISIBLE_DEVICES after program start.",
+                "environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start.",
                 "CUDA error: unspecified launch failure",
                 source="torch 1.6 to 2.15, c10/cuda/CUDAFunctions.cpp",
             ),

@@ -44,8 +44,7 @@ register(
         "An unattended upgrade replaced the libraries; the module in memory is the old one. Jobs that were on the "
         "GPU go on.",
         "the NVIDIA kernel module and the user-space driver library (libnvidia-ml) are of different versions: the "
-        "driver was upgraded without "
-        "a reboot",
+        "driver was upgraded without a reboot",
         Remediation(
             "Reboot the host or reload the nvidia modules, and hold the nvidia packages",
             (
@@ -91,11 +90,9 @@ register(
         "forward-compatibility-not-supported",
         "Error 804: the image's CUDA compatibility library is used on a GPU that does not support it.",
         "Forward compatibility is for data-centre GPUs; the image's cuda-compat is newer than the host's driver. A "
-        "driver that was updated "
-        "without a reboot gives the same. 'Did you run some cuda functions before' is noise.",
+        "driver that was updated without a reboot gives the same. 'Did you run some cuda functions before' is noise.",
         "CUDA error 804: the image needs a newer driver than the host has, and its forward-compatibility library "
-        "(cuda-compat) works on "
-        "data-centre GPUs only",
+        "(cuda-compat) works on data-centre GPUs only",
         Remediation(
             "Update the host driver (and reboot), or use an image with an older CUDA; keep /usr/local/cuda/compat "
             "out of the loader's path",

@@ -139,8 +139,7 @@ register(
             Signature(
                 "mismatches the version that was used to compile",
                 "RuntimeError: The detected CUDA version (12.1) mismatches the version that was used to compile "
-                "PyTorch (11.8). Please make sure to "
-                "use the same CUDA versions.",
+                "PyTorch (11.8). Please make sure to use the same CUDA versions.",
                 "version mismatches",
                 r"detected CUDA version \((?P<have>[\d.]+)\) mismatches the version that was used to "
                 r"compile\s+PyTorch \((?P<want>[\d.]+)\)",

@@ -148,8 +148,7 @@ register(
         "no-kernel-for-this-gpu",
         "The installed torch has no code for this GPU's architecture.",
         "A wheel holds kernels for a list of compute capabilities. The GPU may be newer than the wheel, or older; "
-        "is_available() is True either "
-        "way.",
+        "is_available() is True either way.",
         "the installed wheel has no kernels for this GPU's compute capability{arch}",
         Remediation(
             "Compare the GPU's capability with the wheel's list and install a wheel that contains it: a newer CUDA "

@@ -327,8 +327,7 @@ def _own(seen: Seen, verdict: Verdict, figures: dict[str, float], evidence: dict
             "with the square of the sequence, or a shape that is not meant",
             Remediation(
                 "Use scaled_dot_product_attention (its flash and memory-efficient kernels need no such matrix), "
-                "shorten the sequence, and "
-                "check the shapes at that line",
+                "shorten the sequence, and check the shapes at that line",
                 ("F.scaled_dot_product_attention(q, k, v)",),
             ),
             **evidence,
@@ -388,8 +387,7 @@ register(
         "cuda-out-of-memory",
         "A CUDA allocation failed; the figures in the text say who has the memory.",
         "The text names this process, the others, what PyTorch reserved and did not use, and what was asked for. "
-        "Each pattern has its own remedy: "
-        "a smaller batch does not help against another process or a growing graph.",
+        "Each pattern has its own remedy: a smaller batch does not help against another process or a growing graph.",
         "the GPU's memory is full: this process asked for [[{size} ]]more",
         Remediation(
             "Use a smaller batch with gradient accumulation, bf16 autocast, activation checkpointing, or "
@@ -440,11 +438,9 @@ register(
         "cuda-driver-out-of-memory",
         "The driver reported out of memory outside PyTorch's allocator.",
         "A context, pinned memory or the mapping of it (BAR1) could not be had. Orphaned workers of a DDP run with "
-        "pin_memory keep BAR1 and contexts, while "
-        "nvidia-smi shows free memory.",
+        "pin_memory keep BAR1 and contexts, while nvidia-smi shows free memory.",
         "the CUDA driver is out of memory outside PyTorch's allocator: GPU memory or BAR1 space (pinned memory) is "
-        "used up, most often by orphaned "
-        "worker processes of an earlier run",
+        "used up, most often by orphaned worker processes of an earlier run",
         Remediation(
             "Find and end orphaned processes that hold the device; nvidia-smi -q shows BAR1 beside the framebuffer",
             ("fuser -v /dev/nvidia*", "nvidia-smi -q -d MEMORY | grep -A3 BAR1", "kill PID"),

@@ -29,16 +29,13 @@ register(
         "GPU201",
         "gpu-lost-after-daemon-reload",
         "A running container lost its GPUs: systemd rewrote the device cgroup.",
-        "With the systemd cgroup driver a daemon-reload on the host rewrites the rules for devices without those "
-        "of the GPU. The "
-        "host's nvidia-smi stays healthy; only a new container has them again.",
+        "With the systemd cgroup driver a daemon-reload on the host rewrites the rules for devices without those of "
+        "the GPU. The host's nvidia-smi stays healthy; only a new container has them again.",
         "NVML: Unknown Error inside the container: it lost access to the GPU's device nodes, as after a systemctl "
-        "daemon-reload on the "
-        "host (systemd cgroup driver)",
+        "daemon-reload on the host (systemd cgroup driver)",
         Remediation(
-            "Restart the container; to keep it from happening, pass the device nodes explicitly, use CDI, or "
-            "create the /dev/char symlinks "
-            "on the host",
+            "Restart the container; to keep it from happening, pass the device nodes explicitly, use CDI, or create "
+            "the /dev/char symlinks on the host",
             (
                 "docker restart CONTAINER",
                 "docker run --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm --gpus all ...",
@@ -75,8 +72,7 @@ register(
         "docker-has-no-gpu-runtime",
         "The Docker daemon has no NVIDIA runtime.",
         "The NVIDIA container toolkit is absent, the daemon was not restarted after it was configured, or the "
-        "daemon in use (snap, rootless) reads "
-        "another configuration.",
+        "daemon in use (snap, rootless) reads another configuration.",
         "the Docker daemon cannot give a container GPUs: the NVIDIA Container Toolkit is not installed, or not "
         "configured in the daemon that is in use",
         Remediation(
@@ -189,11 +185,9 @@ register(
         "no-driver-on-host",
         "The container toolkit found no NVIDIA driver on the host.",
         "The driver is not installed or not loaded, or the daemon (snap, Docker Desktop, rootless) sees another "
-        "root file "
-        "system than the one that has it.",
+        "root file system than the one that has it.",
         "the NVIDIA container toolkit found no driver on the Docker host[[ ({what})]]: it is not installed or not "
-        "loaded there, or "
-        "the daemon in use (snap, Docker Desktop) does not see it",
+        "loaded there, or the daemon in use (snap, Docker Desktop) does not see it",
         Remediation(
             "Install and load the driver on the host, see that nvidia-smi works there, and restart the daemon",
             (
@@ -214,8 +208,7 @@ register(
             Signature(
                 "load library failed: libnvidia-ml.so",
                 "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open "
-                "shared "
-                "object file: no such file or directory: unknown.",
+                "shared object file: no such file or directory: unknown.",
                 "load library libnvidia-ml.so",
                 r"(?P<what>load library failed: libnvidia-ml\.so[\w.]*)",
                 source="libnvidia-container 1.x",

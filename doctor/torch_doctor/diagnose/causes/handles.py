@@ -60,13 +60,11 @@ register(
         "sqlite-connection-shared-over-fork",
         "An SQLite connection was made before the fork and used in workers.",
         "A connection must not cross a fork: workers share its file descriptor and cache. The text sounds like a "
-        "damaged disk "
-        "image, and PRAGMA integrity_check in one process says ok.",
+        "damaged disk image, and PRAGMA integrity_check in one process says ok.",
         "SQLite failed ({text}) in a worker: a connection that was made before the fork is shared by the workers",
         Remediation(
             "Close the connection after __init__ and reconnect in each worker; check once with PRAGMA "
-            "integrity_check in a single "
-            "process",
+            "integrity_check in a single process",
             (
                 "sqlite3 FILE 'PRAGMA integrity_check'",
                 "def __getitem__(self, i):\n    if self.db is None:\n        self.db = "
@@ -152,8 +150,7 @@ register(
         "An LMDB environment must be opened in the process that uses it; its reader table is keyed by thread and "
         "process.",
         "LMDB failed ({text}): the environment was opened before the fork or in the same process twice, or more "
-        "readers came than "
-        "max_readers allows",
+        "readers came than max_readers allows",
         Remediation(
             "Open the environment once per process, lazily in each worker, with readonly=True, lock=False; close it "
             "before it is opened anew",

@@ -117,8 +117,7 @@ register(
         "xid-reported",
         "The driver reported an Xid.",
         "The number says what happened: memory faults of the program (13, 31, 43), memory that failed (48, 63, 64, "
-        "92, 94, 95), NVLink (74), "
-        "the GPU's own processor (119, 120), the bus (79).",
+        "92, 94, 95), NVLink (74), the GPU's own processor (119, 120), the bus (79).",
         "the driver reported Xid {xid}",
         Remediation("Look the number up in NVIDIA's Xid catalogue", ("dmesg -T | grep -i xid",)),
         (

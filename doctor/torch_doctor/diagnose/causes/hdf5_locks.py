@@ -11,11 +11,9 @@ register(
         "hdf5-file-locked",
         "Another process holds the HDF5 file open for writing.",
         "HDF5 takes a lock when it opens a file. A forgotten notebook, or a run that writes, holds it. errno 11 "
-        "(EAGAIN) with "
-        "the words lock file means that, not a limit of processes.",
-        "HDF5 could not lock the file (errno {errno}): another process, such as a forgotten notebook kernel, has "
-        "it open for "
-        "writing",
+        "(EAGAIN) with the words lock file means that, not a limit of processes.",
+        "HDF5 could not lock the file (errno {errno}): another process, such as a forgotten notebook kernel, has it "
+        "open for writing",
         Remediation(
             "Find and close the other handle; file locking stays on as long as a writer is alive",
             ("fuser -v FILE", "lsof FILE"),
@@ -134,8 +132,7 @@ register(
         "no-file-locks-on-this-file-system",
         "The file system of the HDF5 file has no locks.",
         "NFS, Lustre and ZFS shares without a lock service refuse the lock that HDF5 takes at opening. No second "
-        "process is "
-        "involved.",
+        "process is involved.",
         "HDF5 could not lock the file (errno {errno}): the file system (NFS, Lustre, FUSE) has no lock service",
         Remediation(
             "For data that is only read, switch HDF5's locking off before Python starts; or copy the file to a "

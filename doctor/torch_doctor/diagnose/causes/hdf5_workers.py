@@ -96,9 +96,8 @@ register(
         "An HDF5 file was opened before the workers were forked, and read by several of them.",
         "Forked workers share one file offset (HDF5 up to 1.10.4 seeks, then reads) and the library's caches: reads "
         "interleave, so that a chunk is put together from pieces of several. The text sounds like damage.",
-        "HDF5 read a chunk that does not decode ({text}): a handle opened before the fork is shared by the "
-        "workers, whose reads "
-        "interleave",
+        "HDF5 read a chunk that does not decode ({text}): a handle opened before the fork is shared by the workers, "
+        "whose reads interleave",
         Remediation(
             PERWORKER.text + "; read one chunk in a single process before doubting the data",
             (*PERWORKER.commands, "h5ls -r FILE", "python -c \"import h5py; f = h5py.File('FILE'); f['KEY'][0]\""),
@@ -179,11 +178,9 @@ register(
         "hdf5-silent-wrong-rows",
         "Forked workers read other rows than they asked for, without an error.",
         "HDF5 up to 1.10.4 seeks and then reads. Forked workers share one file offset, so seek and read pairs of "
-        "different "
-        "workers interleave, and a worker gets another row's bytes. Newer wheels use positioned reads.",
+        "different workers interleave, and a worker gets another row's bytes. Newer wheels use positioned reads.",
         "the data differs with the number of workers ({detail}): forked workers share one file offset of an HDF5 "
-        "handle that "
-        "was opened before the fork, and get bytes of other rows without an exception",
+        "handle that was opened before the fork, and get bytes of other rows without an exception",
         PERWORKER,
         (
             Signature(
@@ -222,11 +219,9 @@ register(
         "lock-inherited-over-fork",
         "A forked worker waits for a lock that a thread of the parent held.",
         "The child inherits h5py's global lock (or any other) in its locked state; its owner, a thread, does not "
-        "exist there. "
-        "Nothing fails: the worker hangs.",
-        "a worker waits in {where} for a lock that it inherited locked over the fork; the thread that owned it "
-        "does not exist in "
-        "the child",
+        "exist there. Nothing fails: the worker hangs.",
+        "a worker waits in {where} for a lock that it inherited locked over the fork; the thread that owned it does "
+        "not exist in the child",
         Remediation(
             "Start the workers before any thread reads HDF5, or start them with spawn or forkserver",
             ("DataLoader(..., multiprocessing_context='forkserver')", "py-spy dump --pid WORKER"),
@@ -265,11 +260,9 @@ register(
         "hdf5-handle-not-picklable",
         "An open HDF5 handle is part of the data set that was sent to a worker.",
         "With spawn or forkserver (the default on Linux from Python 3.14 on) the data set is pickled, and h5py "
-        "refuses to pickle "
-        "open objects.",
+        "refuses to pickle open objects.",
         "an open h5py object is part of the data set, and cannot be pickled for a worker (spawn or forkserver, "
-        "Python 3.14's "
-        "default)",
+        "Python 3.14's default)",
         PERWORKER,
         (
             Signature(

@@ -58,8 +58,7 @@ def killed(seen: Seen, verdict: Verdict) -> Verdict | None:
 
 MORE_RAM = Remediation(
     "Raise the memory limit of the container or job, use fewer workers or a smaller prefetch_factor, and keep "
-    "samples in NumPy or Arrow arrays rather "
-    "than in lists of Python objects",
+    "samples in NumPy or Arrow arrays rather than in lists of Python objects",
     (
         "docker run --memory=64g ...",
         "dmesg -T | grep -i -E 'oom-kill|killed process'",
@@ -141,8 +140,7 @@ register(
         "host-oom-killed-worker",
         "A DataLoader worker got SIGKILL: nearly always the host's OOM killer.",
         "The container's or job's limit of host RAM was reached, and the kernel ended the largest process. A "
-        "shortage of shared memory has another signal, "
-        "bus error.",
+        "shortage of shared memory has another signal, bus error.",
         "DataLoader worker {pid} got SIGKILL: the OOM killer, since the host RAM limit (container or job cgroup) "
         "was reached",
         MORE_RAM,
@@ -175,8 +173,7 @@ register(
         "process{detail}",
         Remediation(
             "Raise the memory limit (Slurm --mem or --mem-per-cpu, Kubernetes resources.limits.memory, docker "
-            "--memory), use fewer workers, and keep less "
-            "in RAM; the job's peak is in sacct or memory.peak",
+            "--memory), use fewer workers, and keep less in RAM; the job's peak is in sacct or memory.peak",
             (
                 "sacct -j JOBID -o JobID,MaxRSS,ReqMem",
                 "sbatch --mem=64G ...",
@@ -292,9 +289,8 @@ register(
         (
             Signature(
                 "DefaultCPUAllocator: ",
-                "RuntimeError: [enforce fail at alloc_cpu.cpp:83] . DefaultCPUAllocator: can't allocate memory: "
-                "you tried to allocate 34359738368 bytes. "
-                "Error code 12 (Cannot allocate memory)",
+                "RuntimeError: [enforce fail at alloc_cpu.cpp:83] . DefaultCPUAllocator: can't allocate memory: you "
+                "tried to allocate 34359738368 bytes. Error code 12 (Cannot allocate memory)",
                 "DefaultCPUAllocator: ok",
                 r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory): you tried to allocate "
                 r"(?P<size>\d+) bytes",

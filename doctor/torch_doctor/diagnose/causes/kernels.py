@@ -139,8 +139,7 @@ register(
         "device-side-assert",
         "A kernel's assertion failed: an index, most often a label, is out of range.",
         "Kernels run asynchronously: the Python line of the traceback is any later CUDA call. After the assert "
-        "every CUDA call of the process "
-        "fails, with other texts, too.",
+        "every CUDA call of the process fails, with other texts, too.",
         "{what}: an index or label is out of range on the GPU; the Python line of the traceback is only where the "
         "error surfaced",
         Remediation(
@@ -157,16 +156,14 @@ register(
             Signature(
                 "Assertion `t >= 0 && t < n_classes` failed",
                 "../aten/src/ATen/native/cuda/NLLLoss2d.cu:103: nll_loss2d_forward_kernel: block: [5,0,0], thread: "
-                "[996,0,0] Assertion `t >= 0 && t < "
-                "n_classes` failed.",
+                "[996,0,0] Assertion `t >= 0 && t < n_classes` failed.",
                 "assertion passed",
                 source="torch 1.0 to 2.15, NLLLoss2d.cu and Loss.cu",
             ),
             Signature(
                 "Assertion `",
                 "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1289: indexSelectSmallIndex: block: [1,0,0], "
-                "thread: [32,0,0] Assertion `srcIndex < "
-                "srcSelectDimSize` failed.",
+                "thread: [32,0,0] Assertion `srcIndex < srcSelectDimSize` failed.",
                 "Assertion `x` in the docs",
                 r"\.(?:cu|cuh|cpp|h):\d+: [^\n]*block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion "
                 r"`(?P<assertion>[^`]+)`",

@@ -197,8 +197,7 @@ register(
             Signature(
                 "input_val >= zero && input_val <= one",
                 "/pytorch/aten/src/ATen/native/cuda/Loss.cu:92: operator(): block: [0,0,0], thread: [3,0,0] "
-                "Assertion `input_val >= zero && "
-                "input_val <= one` failed.",
+                "Assertion `input_val >= zero && input_val <= one` failed.",
                 "input_val",
                 source="torch 1.5 to 2.15, CUDA",
             ),

@@ -34,11 +34,9 @@ register(
         "max-map-count-reached",
         "The process has as many memory mappings as the kernel allows (vm.max_map_count).",
         "Each tensor that crosses to a worker is one mapping. A data set that holds one tensor per sample crosses "
-        "the limit of "
-        "65530 and gets errno 12, which reads like a lack of memory.",
+        "the limit of 65530 and gets errno 12, which reads like a lack of memory.",
         "mapping[[ {n}]] of one process failed with errno 12: vm.max_map_count (65530 by default) is reached, since "
-        "one tensor per "
-        "sample is sent to the workers",
+        "one tensor per sample is sent to the workers",
         Remediation(
             "Raise vm.max_map_count on the host, or store all samples in one array or tensor in place of one "
             "tensor per sample",
@@ -68,13 +66,11 @@ register(
         "process when "
         "the blocks run out. A truncated file, or a network file system that fails, gives the same signal.",
         "the process died of SIGBUS without a DataLoader's word of it: a page of a memory-mapped file could not be "
-        "written or "
-        "read, since the disk ran out of blocks under a sparse file (np.memmap), or the mapped file was truncated "
-        "(LMDB)",
+        "written or read, since the disk ran out of blocks under a sparse file (np.memmap), or the mapped file was "
+        "truncated (LMDB)",
         Remediation(
             "Free space on the disk of the mapped file or write it elsewhere; reserve its blocks with fallocate "
-            "before mapping "
-            "it; copy a truncated data file again",
+            "before mapping it; copy a truncated data file again",
             ("df -h .", "fallocate -l SIZE FILE", "ls -ls FILE"),
         ),
         (
@@ -99,11 +95,9 @@ register(
         "network-map-bus-error",
         "A page of a file that is mapped from a network file system could not be served: exit status 135.",
         "135 is 128 + 7, SIGBUS. safetensors, LMDB and Arrow map their files; on NFS, Lustre or FUSE under load a "
-        "page fault "
-        "can fail. What is printed last, a health check that timed out, is far from the cause.",
+        "page fault can fail. What is printed last, a health check that timed out, is far from the cause.",
         "a process ended with 135 (128 + SIGBUS): a page of a memory-mapped file, such as a safetensors shard on a "
-        "network file "
-        "system (NFS, Lustre, FUSE), could not be served",
+        "network file system (NFS, Lustre, FUSE), could not be served",
         Remediation(
             "Read the shards in place of mapping them, or stage them to a local disk first",
             (

@@ -11,16 +11,12 @@ register(
         "nccl-shm-full",
         "NCCL could not make its shared-memory segment: /dev/shm is full.",
         "NCCL needs about 10 MB of /dev/shm for each pair of ranks. The first rank to fail names the cause; the "
-        "others report "
-        "socket and system errors only.",
+        "others report socket and system errors only.",
         "NCCL could not create its segment[[ {segment}]][[ of {size} bytes]]: /dev/shm is full (64 MiB is the "
-        "default of a "
-        "pod or "
-        "container)",
+        "default of a pod or container)",
         Remediation(
-            "Give the pod or container more shared memory: in Kubernetes an emptyDir with medium: Memory mounted "
-            "at /dev/shm, "
-            "with Docker --shm-size=8g or --ipc=host",
+            "Give the pod or container more shared memory: in Kubernetes an emptyDir with medium: Memory mounted at "
+            "/dev/shm, with Docker --shm-size=8g or --ipc=host",
             (
                 "docker run --shm-size=8g ...",
                 "volumes: [{name: shm, emptyDir: {medium: Memory}}]  # of the pod",
@@ -32,8 +28,7 @@ register(
             Signature(
                 "/dev/shm/nccl-",
                 "misc/shmutils.cc:88 NCCL WARN Error: failed to extend /dev/shm/nccl-WU88OE to 9637892 bytes, "
-                "error: No space left "
-                "on device (28)",
+                "error: No space left on device (28)",
                 "misc/shmutils.cc:114 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-NzwJ7O "
                 "(size 9637888)",
                 r"(?:failed to extend|creating shared memory segment|Unable to (?:create|allocate))[^\n]*?"
@@ -76,12 +71,10 @@ register(
         "SHM207",
         "nccl-shm-registration-failed",
         "NCCL made its shared-memory segment, and CUDA refused to register it.",
-        "The last line blames the segment; the line above it, a CUDA failure, decides. The segment exists: its "
-        "size does not "
-        "matter. The final cause lies with the driver, the IOMMU or the limit of locked memory.",
+        "The last line blames the segment; the line above it, a CUDA failure, decides. The segment exists: its size "
+        "does not matter. The final cause lies with the driver, the IOMMU or the limit of locked memory.",
         "NCCL made the shared-memory segment, but CUDA failed to register it ('{failure}'): driver, IOMMU or the "
-        "limit of "
-        "locked memory (memlock) is at fault",
+        "limit of locked memory (memlock) is at fault",
         Remediation(
             "Go on with NCCL_SHM_DISABLE=1 as a stopgap; check the driver version, the IOMMU and ulimit -l",
             (
@@ -116,12 +109,10 @@ register(
         "nccl-shm-peer-mismatch",
         "A rank could not attach to its peer's NCCL segment: the ranks allocate host memory in different ways.",
         "With cuMem host allocation a segment has no name in /dev/shm. Where it works on some ranks only (their "
-        "NUMA node has no "
-        "CPUs in the cpuset), the others read the peer's descriptor as a path: an empty name and size 0 are the "
-        "tell.",
+        "NUMA node has no CPUs in the cpuset), the others read the peer's descriptor as a path: an empty name and "
+        "size 0 are the tell.",
         "NCCL could not attach to the peer's segment, with an empty name and size {size}: cuMem host allocation "
-        "works on some "
-        "ranks only (uneven NUMA or CPU masks)",
+        "works on some ranks only (uneven NUMA or CPU masks)",
         Remediation(
             "Switch cuMem host allocation off for all ranks, and give each rank CPUs of its GPU's NUMA node "
             "(cpusets)",
@@ -135,8 +126,7 @@ register(
             Signature(
                 "attaching to shared memory segment",
                 "NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl- (size 0), error: No such "
-                "file or "
-                "directory (2)",
+                "file or directory (2)",
                 "NCCL WARN Error while creating shared memory segment /dev/shm/nccl- (size 9637888), error: No "
                 "space left on device (28)",
                 r"attaching to shared memory segment /dev/shm/nccl-\S* \(size (?P<size>\d+)\)",

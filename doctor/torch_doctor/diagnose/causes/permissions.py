@@ -136,8 +136,7 @@ register(
         "uid-without-a-name",
         "The container's user has no entry in /etc/passwd, and torch asked for its name.",
         "inductor names its cache folder after getpass.getuser(). With --user N and no passwd entry and no USER "
-        "there is no name; Python 3.13 says it in other "
-        "words. The mount is fine.",
+        "there is no name; Python 3.13 says it in other words. The mount is fine.",
         "the uid[[ {uid}]] has no name: there is no passwd entry for it and no USER in the environment, and torch (for its cache "
         "folder) or another library asked for the user's name",
         Remediation(

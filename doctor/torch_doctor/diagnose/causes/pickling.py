@@ -194,8 +194,7 @@ register(
         "unpicklable-object-in-dataset",
         "An object that cannot be pickled hangs off the data set or another argument of the workers.",
         "spawn and forkserver pickle the data set with all it holds. Open files, connections, locks and generators "
-        "have no "
-        "meaning in another process.",
+        "have no meaning in another process.",
         "a {kind} object hangs off the data set or another argument of the workers, and cannot be pickled for "
         "spawn or forkserver",
         Remediation(
@@ -249,9 +248,8 @@ register(
         "WRK213",
         "dataset-too-large-to-pickle",
         "The data set is too large to be sent to a worker.",
-        "spawn and forkserver send the whole data set through a pipe; old pickle protocols stop at 2 or 4 GiB, "
-        "deep structures at the limit of "
-        "recursion.",
+        "spawn and forkserver send the whole data set through a pipe; old pickle protocols stop at 2 or 4 GiB, deep "
+        "structures at the limit of recursion.",
         "the data set is too large or too deep to be pickled for a worker",
         Remediation(
             "Keep paths or an index in the data set and read the data in the worker; map large arrays from disk",

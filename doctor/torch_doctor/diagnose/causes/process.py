@@ -10,9 +10,8 @@ from torch_doctor.diagnose.tables import SIGNALS, signal_name, signal_of
 from torch_doctor.model import Remediation
 
 GRACEFUL = Remediation(
-    "Run an init as PID 1 (docker run --init, or tini), exec python in the start script so that it gets the "
-    "signal, save a checkpoint in a SIGTERM "
-    "handler, and give it time with --stop-timeout",
+    "Run an init as PID 1 (docker run --init, or tini), exec python in the start script so that it gets the signal, "
+    "save a checkpoint in a SIGTERM handler, and give it time with --stop-timeout",
     (
         "docker run --init --stop-timeout 120 ...",
         "exec python train.py",
@@ -37,9 +36,8 @@ def stopped(seen: Seen, verdict: Verdict) -> Verdict | None:
         return verdict
     return with_message(
         verdict,
-        "the container ended with 137 (SIGKILL): after a stop whose SIGTERM PID 1 did not act on (bash or python "
-        "as PID 1, no handler), or by a kill of the kernel's; "
-        "docker inspect tells which",
+        "the container ended with 137 (SIGKILL): after a stop whose SIGTERM PID 1 did not act on (bash or python as "
+        "PID 1, no handler), or by a kill of the kernel's; docker inspect tells which",
         None,
     )
 
@@ -216,11 +214,9 @@ register(
         "stop-not-handled-by-pid1",
         "A container did not end on docker stop and was killed after the grace time.",
         "The kernel drops signals with default action for PID 1, and bash does not pass them on: SIGTERM does "
-        "nothing, and 10 s later comes SIGKILL, "
-        "137. No checkpoint is written.",
+        "nothing, and 10 s later comes SIGKILL, 137. No checkpoint is written.",
         "the container ended with 137 after a stop: PID 1 (bash or python without a handler) did not act on "
-        "SIGTERM, so SIGKILL followed after the grace time "
-        "and no checkpoint was written",
+        "SIGTERM, so SIGKILL followed after the grace time and no checkpoint was written",
         GRACEFUL,
         (
             Signature(

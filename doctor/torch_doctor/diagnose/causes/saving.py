@@ -85,8 +85,7 @@ register(
             Signature(
                 "Some tensors share memory",
                 "RuntimeError: Some tensors share memory, this will lead to duplicate memory on disk and potential "
-                "differences when loading them "
-                "again",
+                "differences when loading them again",
                 "tensors share memory",
                 source="safetensors 0.3 to 0.7",
             ),

@@ -45,8 +45,7 @@ def session_killed_for_memory(log: LogFacts, run: RunFacts) -> Iterator[Finding]
         "was reached",
         Remediation(
             "Raise the memory limit, use fewer workers or a smaller prefetch_factor, and keep samples in NumPy or "
-            "Arrow "
-            "arrays rather than in lists of Python objects",
+            "Arrow arrays rather than in lists of Python objects",
             ("docker run --memory=64g ...", "cat /sys/fs/cgroup/memory.events"),
         ),
         _evidence(log, FATAL, oom_kills=run.oom_kills, memory_peak_bytes=run.memory_peak_bytes),

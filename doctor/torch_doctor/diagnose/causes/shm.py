@@ -36,8 +36,7 @@ def bus_error(seen: Seen, verdict: Verdict) -> Verdict | None:
         "file system failed",
         Remediation(
             "Compare the mapped file's size with its source and copy it again to a local disk with free space, or "
-            "read it "
-            "in place of mapping it; look at the free space of /dev/shm as well",
+            "read it in place of mapping it; look at the free space of /dev/shm as well",
             ("ls -ls DATA", "df -h . /dev/shm", "dmesg | tail -50", "stat -f -c %T DATA"),
         ),
     )
@@ -59,12 +58,9 @@ register(
         "shm-bus-error",
         "A DataLoader worker died of a bus error because /dev/shm was full.",
         "Workers hand batches over in files in /dev/shm. When that tmpfs is full, touching a fresh page raises "
-        "SIGBUS and "
-        "the worker is gone, often hours into a run.",
+        "SIGBUS and the worker is gone, often hours into a run.",
         "a DataLoader worker[[ ({pid})]] was killed by a bus error (SIGBUS): /dev/shm, the shared memory in which "
-        "workers "
-        "hand over "
-        "batches, is full",
+        "workers hand over batches, is full",
         MORE_SHM,
         (
             Signature(
@@ -98,18 +94,16 @@ register(
         "SHM202",
         "shm-no-space-left",
         "/dev/shm was full when a tensor was to be shared.",
-        "Newer torch reserves the blocks of a shared tensor first, so a full /dev/shm is an exception with the "
-        "text of errno "
-        "28 in place of a bus error.",
+        "Newer torch reserves the blocks of a shared tensor first, so a full /dev/shm is an exception with the text "
+        "of errno 28 in place of a bus error.",
         "/dev/shm is full: a worker could not allocate shared memory for a tensor (errno 28 of the tmpfs on "
         "/dev/shm)",
         MORE_SHM,
         (
             Signature(
                 "unable to allocate shared memory(shm)",
-                "RuntimeError: unable to allocate shared memory(shm) for file </torch_27075_3743144701_0>: No "
-                "space left on "
-                "device (28)",
+                "RuntimeError: unable to allocate shared memory(shm) for file </torch_27075_3743144701_0>: No space "
+                "left on device (28)",
                 "RuntimeError: unable to open shared memory object </torch_1_2_3> in read-write mode: Too many "
                 "open files (24)",
                 r"unable to allocate shared memory\(shm\) for file <(?P<file>[^>]*)>: (?:No space left on "
@@ -203,14 +197,12 @@ register(
         "open-file-limit-of-shared-tensors",
         "The limit of open files is reached by the descriptors of shared tensors.",
         "With the file_descriptor strategy each tensor that a worker sends keeps a descriptor open as long as it "
-        "lives. At the "
-        "limit the kernel drops the descriptor from the message, and the receiver gets nothing.",
+        "lives. At the limit the kernel drops the descriptor from the message, and the receiver gets nothing.",
         "the limit of open files (ulimit -n) is reached: each tensor received from a worker keeps a file "
         "descriptor open",
         Remediation(
             "Raise the limit of open files, or share through the file system, or keep copies (clone(), NumPy) of "
-            "what you "
-            "store from each batch",
+            "what you store from each batch",
             (
                 "ulimit -n 65536",
                 "docker run --ulimit nofile=65536:65536 ...",
@@ -236,8 +228,7 @@ register(
             Signature(
                 "Too many open files. Communication with the workers is no longer possible",
                 "RuntimeError: Too many open files. Communication with the workers is no longer possible. Please "
-                "increase the "
-                "limit using `ulimit -n` in the shell or change the sharing strategy by calling "
+                "increase the limit using `ulimit -n` in the shell or change the sharing strategy by calling "
                 "`torch.multiprocessing.set_sharing_strategy('file_system')` at the beginning of your code",
                 "too many files",
                 source="torch 1.7 to 2.15, torch/utils/data/dataloader.py",
@@ -252,15 +243,12 @@ register(
         "shared-tensor-vanished",
         "The file of a shared tensor was gone when another process opened it.",
         "The sender ended, or its torch_shm_manager did, before the receiver had opened the file; or something "
-        "cleans "
-        "/dev/shm or /tmp; or the two processes do not share /dev/shm (two containers).",
+        "cleans /dev/shm or /tmp; or the two processes do not share /dev/shm (two containers).",
         "the shared-memory file of a tensor was gone when a process opened it: its sender had ended, or the "
-        "processes do not "
-        "see the same /dev/shm",
+        "processes do not see the same /dev/shm",
         Remediation(
             "Find why the sending process ended (the first error above), keep senders alive until the queue is "
-            "drained, and run "
-            "processes that share tensors in one IPC namespace",
+            "drained, and run processes that share tensors in one IPC namespace",
             ("docker run --ipc=host ...", "ls -l /dev/shm"),
         ),
         (
@@ -282,8 +270,7 @@ register(
         "shm-not-usable",
         "/dev/shm is missing, cannot be written, or has no semaphores.",
         "Locks and queues of multiprocessing and OpenMP need a /dev/shm that the user can write to; chroots, some "
-        "batch systems and strict "
-        "containers have none.",
+        "batch systems and strict containers have none.",
         "/dev/shm is missing or this user cannot write to it: multiprocessing and OpenMP cannot make their "
         "semaphores",
         Remediation(
@@ -307,8 +294,7 @@ register(
             Signature(
                 "sem_open implementation",
                 "ImportError: This platform lacks a functioning sem_open implementation, therefore, the required "
-                "synchronization primitives "
-                "needed will not function",
+                "synchronization primitives needed will not function",
                 "sem_open works",
                 r"lacks a functioning sem_open implementation",
                 source="python 3.8 to 3.14",

@@ -130,8 +130,7 @@ register(
         "no-usable-temporary-folder",
         "No temporary folder can be written to.",
         "Python tries /tmp, /var/tmp, /usr/tmp and the working directory. With a read-only root and no tmpfs none "
-        "is writable; when all are full the text is the "
-        "same. It reads like a missing path.",
+        "is writable; when all are full the text is the same. It reads like a missing path.",
         "none of the temporary folders ({folders}) can be written: a read-only root without a tmpfs on /tmp, or "
         "all of them full",
         Remediation(

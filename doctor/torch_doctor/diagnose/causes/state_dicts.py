@@ -297,8 +297,7 @@ register(
         "state-dict-keys-do-not-match",
         "The keys of the checkpoint and of the model differ, most often by a wrapper's prefix.",
         "DataParallel and DDP add module., torch.compile adds _orig_mod., FSDP adds _fsdp_wrapped_module.; nested "
-        "wrappers add several. Loading only the keys that "
-        "happen to match leaves the model with random weights.",
+        "wrappers add several. Loading only the keys that happen to match leaves the model with random weights.",
         "the checkpoint's keys are not those of the model",
         Remediation(
             "Strip the wrapper's prefix from the keys, or save the bare model's state",
@@ -324,12 +323,10 @@ register(
         "CKP202",
         "checkpoint-silently-not-loaded",
         "Missing keys were ignored: the model trains from random weights.",
-        "strict=False hides that no key matched, most often because of nested prefixes (_orig_mod.module.) of "
-        "which one was stripped. Nothing fails; the loss starts at "
-        "ln(number of classes).",
+        "strict=False hides that no key matched, most often because of nested prefixes (_orig_mod.module.) of which "
+        "one was stripped. Nothing fails; the loss starts at ln(number of classes).",
         "{missing} missing keys were ignored on loading: nested wrapper prefixes (module., _orig_mod.) keep the "
-        "weights from matching, and the model trains from random "
-        "initialisation",
+        "weights from matching, and the model trains from random initialisation",
         Remediation(
             "Strip every prefix repeatedly, and fail when most keys are missing",
             (

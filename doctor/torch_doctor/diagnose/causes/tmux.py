@@ -110,8 +110,7 @@ register(
         "tmux new -d, like nohup with &, returns at once; PID 1 ends, the container stops, and takes the training "
         "along.",
         "the container's main process ended with 0 and no training in its log: tmux new -d (or nohup with &) goes "
-        "into the background, PID 1 ends and the container "
-        "stops with the training in it",
+        "into the background, PID 1 ends and the container stops with the training in it",
         Remediation(
             "Keep a process in the foreground as PID 1 and start tmux inside, or let torch-doctor run hold the "
             "session",
@@ -138,8 +137,7 @@ register(
         "tmux-server-gone",
         "The tmux or screen server is not there any more, or not where the client looks.",
         "It ended with its container or its last session, was killed (OOM killer, systemd's KillUserProcesses at "
-        "logout), or listens in another "
-        "TMUX_TMPDIR or for another uid.",
+        "logout), or listens in another TMUX_TMPDIR or for another uid.",
         "no tmux server answers at {path}: it ended with its container or was killed, or it runs for another uid "
         "or TMUX_TMPDIR",
         Remediation(

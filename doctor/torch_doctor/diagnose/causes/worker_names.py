@@ -55,13 +55,10 @@ register(
         "unpicklable-local-function",
         "A lambda or a nested function was sent to a worker that starts by spawn or forkserver.",
         "spawn and forkserver pickle the DataLoader's arguments; a lambda or a nested function or class has no "
-        "importable name. "
-        "Each Python says it in other words. Python 3.14 made forkserver the default on Linux, so that code that "
-        "always worked "
-        "there must now pickle.",
+        "importable name. Each Python says it in other words. Python 3.14 made forkserver the default on Linux, so "
+        "that code that always worked there must now pickle.",
         "{what} has no importable name, so spawn or forkserver cannot pickle it for the worker (Python 3.14 uses "
-        "forkserver by "
-        "default on Linux)",
+        "forkserver by default on Linux)",
         MODULE_LEVEL,
         (
             Signature(
@@ -100,11 +97,10 @@ register(
             ),
             Signature(
                 "Got pickle error when attempting to start a worker Process",
-                "UserWarning: Got pickle error when attempting to start a worker Process. This might be because "
-                "the worker Process "
-                "arguments are not picklable. Python 3.14+ changed the multiprocessing start method in non-Mac "
-                "POSIX platforms to "
-                "'forkserver', which requires the worker Process arguments to be picklable.",
+                "UserWarning: Got pickle error when attempting to start a worker Process. This might be because the "
+                "worker Process arguments are not picklable. Python 3.14+ changed the multiprocessing start method "
+                "in non-Mac POSIX platforms to 'forkserver', which requires the worker Process arguments to be "
+                "picklable.",
                 "UserWarning: This DataLoader will create 8 worker processes in total.",
                 r"(?P<what>)Got pickle error when attempting to start a worker Process",
                 unless=(r"cannot be pickled", r"cannot pickle", r"Can't (?:pickle|get)"),
@@ -121,11 +117,9 @@ register(
         "class-not-importable-in-worker",
         "A class or function of __main__ or a notebook is not there in the worker.",
         "spawn and forkserver start a fresh interpreter, whose __main__ is not yours: what a notebook cell, a REPL "
-        "or python -c "
-        "defined does not exist there.",
-        "{what} is defined in __main__ (a notebook cell or an interactive session); the fresh __main__ of a "
-        "spawned worker "
-        "has no such name",
+        "or python -c defined does not exist there.",
+        "{what} is defined in __main__ (a notebook cell or an interactive session); the fresh __main__ of a spawned "
+        "worker has no such name",
         Remediation(
             "Put the class in a .py file and import it, or use num_workers=0 in the notebook",
             ("from dataset import {what}", "DataLoader(..., num_workers=0)"),
@@ -171,8 +165,7 @@ register(
         "class-redefined-after-pickle",
         "A class is not the same object as the one of its name: it was reloaded or decorated.",
         "pickle stores a class by its name and checks that the name still leads to the same object; a reloaded "
-        "module "
-        "(%autoreload, importlib.reload) or a decorator that returns another object breaks that.",
+        "module (%autoreload, importlib.reload) or a decorator that returns another object breaks that.",
         "{what} is not the object that its name leads to: the module was reloaded, or a decorator replaced the name",
         Remediation(
             "Restart the interpreter or kernel, and keep the decorated object under another name than the original",

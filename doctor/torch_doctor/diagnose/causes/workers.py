@@ -55,11 +55,9 @@ register(
         "cuda-in-forked-worker",
         "A forked process used CUDA, which the parent had initialised.",
         "A CUDA context does not survive a fork. A __getitem__, collate_fn or worker_init_fn that touches the GPU "
-        "fails in a "
-        "forked worker.",
+        "fails in a forked worker.",
         "CUDA was used in a forked process (a worker's __getitem__, collate_fn or transform touches the GPU) after "
-        "the parent "
-        "had initialised it",
+        "the parent had initialised it",
         Remediation(
             "Keep the data on the CPU in the workers and move the batch in the training loop (pin_memory=True, "
             "non_blocking=True), or start the workers with spawn",
@@ -69,8 +67,7 @@ register(
             Signature(
                 "Cannot re-initialize CUDA in forked subprocess",
                 "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, "
-                "you must use the "
-                "'spawn' start method",
+                "you must use the 'spawn' start method",
                 "CUDA initialized in subprocess",
                 source="torch 1.0 to 2.15, torch/cuda/__init__.py",
             ),
@@ -105,13 +102,10 @@ register(
         "workers-disabled-by-start-method",
         "Workers were switched off because the start method is not fork any more.",
         "Code that takes the start method for the operating system sees forkserver on Linux from Python 3.14 on, "
-        "and sets "
-        "num_workers to 0: nothing fails, and epochs take several times longer. An explicit number is refused with "
-        "a text about "
-        "macOS and Windows.",
+        "and sets num_workers to 0: nothing fails, and epochs take several times longer. An explicit number is "
+        "refused with a text about macOS and Windows.",
         "num_workers became 0: the code tests for the fork start method, and Python 3.14's default on Linux is "
-        "forkserver, so "
-        "the workers are disabled without an error",
+        "forkserver, so the workers are disabled without an error",
         Remediation(
             "Test sys.platform in place of the start method, and pass a fork context to the loader explicitly",
             (
@@ -145,12 +139,10 @@ register(
         "WRK208",
         "worker-timed-out",
         "A DataLoader worker gave no batch within its timeout.",
-        "A worker hangs (a lock inherited over the fork, a network file system, a deadlocked library) or one "
-        "sample takes longer "
-        "than the timeout.",
-        "no batch came from the DataLoader within {seconds} s: a worker hangs on a lock that was held over the "
-        "fork or on its "
-        "storage, or a sample takes longer than that",
+        "A worker hangs (a lock inherited over the fork, a network file system, a deadlocked library) or one sample "
+        "takes longer than the timeout.",
+        "no batch came from the DataLoader within {seconds} s: a worker hangs on a lock that was held over the fork "
+        "or on its storage, or a sample takes longer than that",
         Remediation(
             "See where the worker stands, then fix that; raise timeout= only if a sample really needs longer",
             ("py-spy dump --pid WORKER", "DataLoader(..., num_workers=0)"),
@@ -171,11 +163,9 @@ register(
         "workers-gone",
         "DataLoader workers ended, and no exception of theirs reached the parent.",
         "This line is an echo: the workers were killed, crashed in native code, or called exit. The cause is "
-        "earlier in the log, "
-        "in dmesg, or shows with num_workers=0.",
+        "earlier in the log, in dmesg, or shows with num_workers=0.",
         "DataLoader workers {pid} ended without a Python exception that reached the parent: killed (OOM killer, a "
-        "full "
-        "/dev/shm), crashed in native code, or ended by exit; this line alone does not tell which",
+        "full /dev/shm), crashed in native code, or ended by exit; this line alone does not tell which",
         Remediation(
             "Run once with num_workers=0 to see the real error, look for a kill in dmesg, and at the free space of "
             "/dev/shm",
@@ -192,8 +182,7 @@ register(
             Signature(
                 "exited unexpectedly with exit code",
                 "RuntimeError: DataLoader worker (pid 77) exited unexpectedly with exit code 1. Details are lost "
-                "due to "
-                "multiprocessing. Rerunning with num_workers=0 may give better error trace.",
+                "due to multiprocessing. Rerunning with num_workers=0 may give better error trace.",
                 "Process exited unexpectedly",
                 r"DataLoader worker \(pid\(?s?\)?:? (?P<pid>[\d, ]+)\) exited unexpectedly with exit code "
                 r"(?P<code>\d+)",
