@@ -51,8 +51,14 @@ def test_keeper_lets_go_when_another_process_unlinks_and_ends_with_its_process(r
 def test_killed_keeper_is_replaced_and_its_names_are_gone(run: Run) -> None:
     code = """
     os.close(make(NAME, 4096, 7))
-    os.kill(keepers()[0], signal.SIGKILL)
-    until(lambda: keepers() == [])
+    keeper, = keepers()
+    os.kill(keeper, signal.SIGKILL)
+    def gone():  # a process that is killed loses its command line first, and then its descriptors
+        try:
+            return keepers() == [] and not os.listdir(f"/proc/{keeper}/fd")
+        except OSError:
+            return True
+    until(gone)
     print(error_of(shm_open, NAME, RW, 0))
     os.close(make(NAME + "1", 4096, 9))
     print(read(NAME + "1"), len(keepers()))
