@@ -16,7 +16,7 @@ from support.sessions import Sessions, gone, sessions, until
 
 from torch_doctor.sessions import launch
 
-READY_AND_SLEEP = "print('ready', flush=True); import time; time.sleep(600)"
+READY_AND_WAIT = "print('ready', flush=True); import signal; signal.pause()"
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_bad_name_is_refused_and_named(doctor: Sessions, name: str) -> None:
 
 
 def test_a_running_name_is_refused_and_an_ended_one_is_kept_aside(doctor: Sessions) -> None:
-    place = doctor.python("exp", READY_AND_SLEEP)
+    place = doctor.python("exp", READY_AND_WAIT)
     done = doctor("run", "--check", "off", "--name", "exp", "--", "true")
     assert done.returncode == 2 and "exp: a session of this name is already running" in done.stderr
     assert doctor("stop", "exp").returncode == 0
@@ -169,7 +169,7 @@ def test_stop_ends_a_session_with_sigterm_and_its_checkpoint_survives(doctor: Se
     code = (
         "import signal, sys, time, pathlib\n"
         f"def save(*_): time.sleep(0.5); pathlib.Path({str(checkpoint)!r}).write_text('saved'); sys.exit(5)\n"
-        "signal.signal(signal.SIGTERM, save); print('ready', flush=True); time.sleep(600)"
+        "signal.signal(signal.SIGTERM, save); print('ready', flush=True); signal.pause()"
     )
     doctor.python("t", code)
     done = doctor("stop")
@@ -181,7 +181,7 @@ def test_stop_ends_a_session_with_sigterm_and_its_checkpoint_survives(doctor: Se
 
 
 def test_a_child_that_ignores_sigterm_is_killed_when_the_grace_time_is_over(doctor: Sessions) -> None:
-    code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + READY_AND_SLEEP
+    code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + READY_AND_WAIT
     doctor.python("deaf", code)
     start = time.monotonic()
     done = doctor("stop", "deaf", "--grace", "1")
@@ -193,7 +193,7 @@ def test_a_child_that_ignores_sigterm_is_killed_when_the_grace_time_is_over(doct
 def test_daemons_and_orphans_of_the_child_end_with_the_session(doctor: Sessions, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     code = f"""
-import os, signal, time
+import os, signal
 def tell():
     with open({str(pids)!r}, "a") as stream:
         stream.write(f"{{os.getpid()}}\\n")
@@ -206,16 +206,16 @@ def daemon(deaf):
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)
             os.closerange(0, 3)
             tell()
-            time.sleep(600)
+            signal.pause()
         os._exit(0)
     os.wait()
 daemon(False)
 daemon(True)
 if os.fork() == 0:
     tell()
-    time.sleep(600)
+    signal.pause()
 print("ready", flush=True)
-time.sleep(600)
+signal.pause()
 """
     doctor.python("forks", code)
     started = until(lambda: [int(p) for p in pids.read_text().split()] if pids.exists() else [], "the daemons")
@@ -240,23 +240,21 @@ def test_what_a_child_leaves_when_it_ends_by_itself_is_ended_too(doctor: Session
 
 def test_workers_of_multiprocessing_are_left_to_their_parent(doctor: Sessions) -> None:
     code = """
-import multiprocessing, signal, sys, time
+import multiprocessing, signal
 def work(queue):
     signal.signal(signal.SIGTERM, lambda *_: queue.put("signalled"))
     queue.put("up")
-    time.sleep(600)
+    signal.pause()
 if __name__ == "__main__":
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     worker = context.Process(target=work, args=(queue,), daemon=True)
     worker.start()
     queue.get()
-    stopped = []
-    signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     print("ready", flush=True)
-    while not stopped:
-        time.sleep(0.05)
-    time.sleep(0.5)
+    signal.sigwait([signal.SIGTERM])
+    worker.join(0.5)
     print("worker", worker.is_alive(), queue.empty(), flush=True)
 """
     doctor.python("workers", code)
@@ -276,7 +274,7 @@ if __name__ == "__main__":
 def test_a_child_that_a_signal_ends_is_recorded_with_it(
     doctor: Sessions, number: int, status: int, reason: str
 ) -> None:
-    doctor.python("hit", READY_AND_SLEEP)
+    doctor.python("hit", READY_AND_WAIT)
     os.kill(doctor.child("hit"), number)
     done = doctor("wait", "hit")
     assert done.returncode == status and reason in done.stderr
@@ -300,10 +298,10 @@ def test_a_real_bus_error_is_recorded(doctor: Sessions, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_supervisor_that_is_told_to_end_ends_the_run_in_good_order(doctor: Sessions, number: int) -> None:
     code = (
-        "import signal, sys, time\n"
+        "import signal, sys\n"
         "for n in (signal.SIGTERM, signal.SIGINT):\n"
         "    signal.signal(n, lambda n, _: (print('got', signal.Signals(n).name, flush=True), sys.exit(4)))\n"
-        "print('ready', flush=True); time.sleep(600)"
+        "print('ready', flush=True); signal.pause()"
     )
     doctor.python("sup", code)
     os.kill(doctor.supervisor("sup"), number)
@@ -317,9 +315,9 @@ def test_a_supervisor_that_is_told_to_end_ends_the_run_in_good_order(doctor: Ses
 def test_sighup_reaches_neither_the_supervisor_nor_the_child(doctor: Sessions) -> None:
     # torchrun installs a handler of its own for SIGHUP and ends on it: ignoring it beforehand does not help
     code = (
-        "import signal, sys, time\n"
+        "import signal, sys\n"
         "signal.signal(signal.SIGHUP, lambda *_: (print('hung up', flush=True), sys.exit(1)))\n"
-        "print('ready', flush=True); time.sleep(600)"
+        "print('ready', flush=True); signal.pause()"
     )
     doctor.python("hup", code)
     for _ in range(3):
@@ -331,9 +329,9 @@ def test_sighup_reaches_neither_the_supervisor_nor_the_child(doctor: Sessions) -
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
 def test_user_signals_to_the_foreground_reach_the_command(doctor: Sessions, number: int) -> None:
     code = (
-        "import signal, sys, time\n"
+        "import signal, sys\n"
         f"signal.signal({int(number)}, lambda *_: (print('checkpoint', flush=True), sys.exit(0)))\n"
-        "print('ready', flush=True); time.sleep(600)"
+        "print('ready', flush=True); signal.pause()"
     )
     running = doctor.popen("run", "--check", "off", "--name", "u", "--", sys.executable, "-c", code)
     until(lambda: b"ready" in doctor.log("u"))
@@ -343,7 +341,7 @@ def test_user_signals_to_the_foreground_reach_the_command(doctor: Sessions, numb
 
 
 def test_sigterm_to_the_foreground_stops_the_run_and_sighup_does_not(doctor: Sessions) -> None:
-    code = READY_AND_SLEEP
+    code = READY_AND_WAIT
     running = doctor.popen("run", "--check", "off", "--name", "fg", "--", sys.executable, "-c", code)
     until(lambda: b"ready" in doctor.log("fg"))
     running.send_signal(signal.SIGHUP)  # the connection that run was typed in
@@ -357,7 +355,7 @@ def test_sigterm_to_the_foreground_stops_the_run_and_sighup_does_not(doctor: Ses
 
 
 def test_a_supervisor_that_is_killed_leaves_a_lost_session_that_stop_cleans_up(doctor: Sessions) -> None:
-    code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); " + READY_AND_SLEEP
+    code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); " + READY_AND_WAIT
     doctor.python("lost", code)
     child = doctor.child("lost")
     os.kill(doctor.supervisor("lost"), signal.SIGKILL)
@@ -473,7 +471,7 @@ def test_a_failure_is_explained_when_the_session_ends(doctor: Sessions) -> None:
 def test_one_session_need_not_be_named_and_several_must(doctor: Sessions) -> None:
     none = doctor("stop")
     assert none.returncode == 2 and "there is none" in none.stderr
-    doctor.python("a", READY_AND_SLEEP)
+    doctor.python("a", READY_AND_WAIT)
     doctor("run", "--check", "off", "--name", "b", "--", "echo", "b")
     several = doctor("logs")
     assert several.returncode == 2 and "a, b" in several.stderr
@@ -484,7 +482,7 @@ def test_one_session_need_not_be_named_and_several_must(doctor: Sessions) -> Non
 
 
 def test_rm_forgets_ended_sessions_and_refuses_running_ones(doctor: Sessions) -> None:
-    doctor.python("live", READY_AND_SLEEP)
+    doctor.python("live", READY_AND_WAIT)
     doctor("run", "--check", "off", "--name", "b", "--", "true")
     doctor("run", "--check", "off", "--name", "c", "--", "true")
     refused = doctor("rm", "live")
@@ -518,7 +516,7 @@ def test_wait_ends_with_the_childs_status_however_many_wait(doctor: Sessions) ->
 def test_health_is_one_line_and_a_failed_session_of_this_boot_is_dead(doctor: Sessions) -> None:
     healthy = doctor("health")
     assert healthy.returncode == 0 and len(healthy.stdout.splitlines()) == 1
-    doctor.python("up", READY_AND_SLEEP)
+    doctor.python("up", READY_AND_WAIT)
     assert doctor("health").returncode == 0
     doctor("stop", "up")
     assert doctor("health").returncode == 0, "stopped on purpose is not dead"
@@ -597,7 +595,7 @@ def test_the_clock_set_back_changes_nothing(doctor: Sessions, tmp_path: Path) ->
     library = tmp_path / "clock.so"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
     doctor.environment["LD_PRELOAD"] = str(library)
-    doctor.python("clock", READY_AND_SLEEP)
+    doctor.python("clock", READY_AND_WAIT)
     before = time.monotonic()
     (tmp_path / "back").touch()
     shown = subprocess.run(
@@ -637,7 +635,7 @@ def test_a_log_that_cannot_grow_does_not_stop_the_run(doctor: Sessions) -> None:
 
 def test_a_state_folder_that_is_too_long_for_a_socket_works(tmp_path: Path) -> None:
     with sessions(tmp_path / ("deep" * 30) / ("er" * 40)) as doctor:
-        doctor.python("far", READY_AND_SLEEP)
+        doctor.python("far", READY_AND_WAIT)
         assert doctor("stop", "far").returncode == 0
 
 
@@ -651,7 +649,7 @@ def test_a_state_folder_that_cannot_be_written_gives_way_to_one_under_tmp(tmp_pa
 
 
 def test_folders_and_sockets_are_the_owners_alone(doctor: Sessions) -> None:
-    doctor.python("m", READY_AND_SLEEP)
+    doctor.python("m", READY_AND_WAIT)
     place = doctor.folder("m")
     assert place.parent.stat().st_mode & 0o777 == 0o700 and place.stat().st_mode & 0o777 == 0o700
     for path in place.iterdir():

@@ -260,8 +260,8 @@ def test_the_window_size_reaches_the_command(doctor: Sessions, terminal: Termina
 
 def test_ctrl_c_goes_to_the_command_and_ctrl_z_does_not_stop_it(doctor: Sessions, terminal: Terminal) -> None:
     code = (
-        "import time\nprint('ready', flush=True)\n"
-        "try: time.sleep(600)\nexcept KeyboardInterrupt: print('interrupted')"
+        "import signal\nprint('ready', flush=True)\n"
+        "try: signal.pause()\nexcept KeyboardInterrupt: print('interrupted')"
     )
     doctor.python("exp.1", code)
     terminal.run(doctor, "attach")

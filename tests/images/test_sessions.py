@@ -17,7 +17,7 @@ from support import containers
 from support.containers import docker
 from support.sessions import SECONDS, until
 
-READY = "import time; print('ready', flush=True); time.sleep(600)"
+READY = "import signal; print('ready', flush=True); signal.pause()"
 #: writes its checkpoint in the SIGTERM handler, as a training should
 CHECKPOINT = (
     "import pathlib, signal, sys, time\n"
@@ -25,7 +25,7 @@ CHECKPOINT = (
     "    time.sleep(1); pathlib.Path('/workspace/checkpoint').write_text('saved')\n"
     "    print('saved', flush=True); sys.exit(7)\n"
     "signal.signal(signal.SIGTERM, save)\n"
-    "print('ready', flush=True); time.sleep(600)\n"
+    "print('ready', flush=True); signal.pause()\n"
 )
 #: answers what it reads
 ECHO = (
@@ -219,16 +219,23 @@ def test_shared_memory_that_is_full_is_named_with_its_size(image: str) -> None:
 
 def test_zombies_are_reaped_and_orphans_end_with_the_session(image: str) -> None:
     code = (
-        "import os, time\n"
+        "import os, pathlib, signal, time\n"
+        "start, started = os.pipe(); end, ended = os.pipe()\n"
         "for _ in range(50):\n"
         "    if os.fork() == 0:\n"
-        "        if os.fork() == 0: time.sleep(0.2); os._exit(0)\n"
+        "        if os.fork() == 0: os.close(started); os.read(start, 1); os._exit(0)\n"
         "        os._exit(0)\n"
         "    os.wait()\n"
-        "time.sleep(1)\n"
-        "stats = [open(f'/proc/{p}/stat').read() for p in os.listdir('/proc') if p.isdigit()]\n"
-        "states = [text.rpartition(')')[2].split()[0] for text in stats]\n"
-        "print('zombies', states.count('Z'), flush=True); print('ready', flush=True); time.sleep(600)\n"
+        "os.close(started); os.close(ended); os.read(end, 1)  # all are orphans; then all have ended\n"
+        "def zombies():\n"
+        "    found = []\n"
+        "    for path in pathlib.Path('/proc').glob('[0-9]*/stat'):\n"
+        "        try: found.append(path.read_text().rpartition(')')[2].split()[0])\n"
+        "        except OSError: pass\n"
+        "    return found.count('Z')\n"
+        "limit = time.monotonic() + 20\n"
+        "while zombies() and time.monotonic() < limit: time.sleep(0.02)\n"
+        "print('zombies', zombies(), flush=True); print('ready', flush=True); signal.pause()\n"
     )
     for options in ((), ("--entrypoint", "torch-doctor"), ("--init", "--entrypoint", "torch-doctor")):
         with box(image, *RUN, "--grace", "2", "--", "python", "-c", code, options=options) as found:
