@@ -7,8 +7,9 @@ import ast
 from torch_doctor.facts.code_index import Binding, Scope, dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
-from torch_doctor.lint.events import backward_loss, grad_off, is_backward, is_forward
+from torch_doctor.lint.events import backward_loss, is_backward, is_forward
 from torch_doctor.lint.flow import bindings, called, inside, last_before, place, receiver
+from torch_doctor.lint.grad_mode import grad_off
 from torch_doctor.lint.kinds import kind
 from torch_doctor.lint.words import named
 

@@ -9,21 +9,14 @@ from collections.abc import Iterator
 from torch_doctor.facts.code_index import dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
-from torch_doctor.lint.events import (
-    backward_loss,
-    frozen,
-    grad_off,
-    is_backward,
-    is_forward,
-    modules_of,
-    step_target,
-)
+from torch_doctor.lint.events import backward_loss, frozen, is_backward, is_forward, modules_of, step_target
 from torch_doctor.lint.flow import (
     last_before,
     place,
     spelled,
 )
 from torch_doctor.lint.found import ERROR, WARNING, finding, source
+from torch_doctor.lint.grad_mode import grad_off
 from torch_doctor.lint.graph import CUTS
 from torch_doctor.lint.kinds import kind
 from torch_doctor.model import Finding

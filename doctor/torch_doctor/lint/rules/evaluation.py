@@ -11,9 +11,7 @@ from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
 from torch_doctor.lint.batches import draws
 from torch_doctor.lint.events import (
-    GRAD_FREE_HOOKS,
     frozen,
-    grad_off,
     is_backward,
     is_forward,
     is_lightning,
@@ -34,6 +32,7 @@ from torch_doctor.lint.flow import (
     receiver,
 )
 from torch_doctor.lint.found import NOTE, WARNING, finding, source
+from torch_doctor.lint.grad_mode import GRAD_FREE_HOOKS, grad_off
 from torch_doctor.lint.kinds import kind
 from torch_doctor.model import Finding
 from torch_doctor.registry import check

@@ -11,7 +11,7 @@ from torch_doctor.lint.events import is_backward, is_step
 from torch_doctor.lint.flow import calls_in, loops_around, origins, place, receiver
 from torch_doctor.lint.found import ERROR, NOTE, WARNING, finding, source
 from torch_doctor.lint.kinds import kind
-from torch_doctor.lint.rules.optimizer import block_of
+from torch_doctor.lint.rules.optimizer_steps import block_of
 from torch_doctor.model import Finding, Severity
 from torch_doctor.registry import check
 

@@ -7,12 +7,7 @@ from collections.abc import Iterator
 
 from torch_doctor.facts.code_index import dotted
 from torch_doctor.facts.script import Script
-from torch_doctor.lint.events import (
-    grad_off,
-    is_backward,
-    is_forward,
-    step_target,
-)
+from torch_doctor.lint.events import is_backward, is_forward, step_target
 from torch_doctor.lint.flow import (
     calls_in,
     constant,
@@ -22,6 +17,7 @@ from torch_doctor.lint.flow import (
     loops_around,
 )
 from torch_doctor.lint.found import ERROR, finding
+from torch_doctor.lint.grad_mode import grad_off
 from torch_doctor.model import Finding
 from torch_doctor.registry import check
 

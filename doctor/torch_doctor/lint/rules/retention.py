@@ -9,7 +9,7 @@ from torch_doctor.facts.code_index import dotted
 from torch_doctor.facts.script import Script
 from torch_doctor.lint import words
 from torch_doctor.lint.batches import draws
-from torch_doctor.lint.events import backward_loss, grad_off, is_backward, is_step, repeated_in
+from torch_doctor.lint.events import backward_loss, is_backward, is_step, repeated_in
 from torch_doctor.lint.flow import (
     Loop,
     bindings,
@@ -23,6 +23,7 @@ from torch_doctor.lint.flow import (
     reached,
 )
 from torch_doctor.lint.found import ERROR, WARNING, finding, fix, insert, source
+from torch_doctor.lint.grad_mode import grad_off
 from torch_doctor.lint.graph import CUTS, carries, has_backward, is_loss_function, loss_like, mentions
 from torch_doctor.lint.kinds import kind
 from torch_doctor.model import Finding, Fix
