@@ -179,9 +179,11 @@ register(
     Cause(
         "PKG240",
         "bitsandbytes-without-cuda",
-        "bitsandbytes found no library for this CUDA, or is a CPU build.",
-        "It picks a binary by torch's CUDA version and looks for libcudart; older releases know no newer CUDA.",
-        "bitsandbytes has no working CUDA library here: it does not know torch's CUDA version, or finds no libcudart",
+        "bitsandbytes found no library for this CUDA, has no kernels for this GPU, or is a CPU build.",
+        "It picks a binary by torch's CUDA version and looks for libcudart; older releases know no newer CUDA, or lack this "
+        "GPU's architecture, and then end the process without a Python exception.",
+        "bitsandbytes has no working CUDA library here: it does not know torch's CUDA version, finds no libcudart, or has no "
+        "kernels for this GPU",
         Remediation(
             "Upgrade bitsandbytes beside this torch, and let it say what it finds",
             ("python -m bitsandbytes", "pip install -U bitsandbytes", "unset BNB_CUDA_VERSION LD_LIBRARY_PATH"),
@@ -199,6 +201,14 @@ register(
                 "CUDA SETUP: Loading binary libbitsandbytes_cuda118.so...",
                 r"CUDA Setup failed despite|CUDA SETUP: CUDA detection failed|^[^\n]*Error[^\n]*bitsandbytes was compiled without GPU support"
                 r"|^\s*python -m bitsandbytes$",
+                source="bitsandbytes 0.35 to 0.48",
+            ),
+            Signature(
+                "csrc/ops.cu",
+                "Error named symbol not found at line 74 in file /mmfs1/git/bitsandbytes/csrc/ops.cu",
+                "nvcc -c csrc/ops.cu",
+                r"Error (?:named symbol not found|no kernel image is available for execution on the device|invalid device "
+                r"function)[^\n]*csrc/ops\.cu",
                 source="bitsandbytes 0.35 to 0.48",
             ),
         ),

@@ -189,20 +189,14 @@ register(
                 source="python 3.8 to 3.14",
             ),
             Signature(
-                ("Resource temporarily", "OMP: Error #34", "libgomp: Thread creation failed"),
+                ("Resource temporarily", "libgomp: Thread creation failed"),
                 "BlockingIOError: [Errno 11] Resource temporarily unavailable",
                 "OSError: Unable to open file (unable to lock file, errno = 11, error message = 'Resource "
                 "temporarily unavailable')",
                 r"^(?![^\n]*lock file)[^\n]*(?:\[Errno 11\] Resource temporarily "
                 r"unavailable$|pthread_create[^\n]*Resource temporarily|fork[^\n]*Resource temporarily "
-                r"unavailable|OMP: Error #34|libgomp: Thread creation failed[^\n]*)",
+                r"unavailable|libgomp: Thread creation failed[^\n]*)",
                 source="python 3.8 to 3.14, libgomp, bash",
-            ),
-            Signature(
-                "libgomp: Thread creation failed",
-                "libgomp: Thread creation failed: Resource temporarily unavailable",
-                "libgomp: ok",
-                source="gcc",
             ),
             Signature(
                 "OMP: Error #34",
@@ -216,6 +210,12 @@ register(
                 "unavailable",
                 "pthread_create",
                 source="OpenBLAS",
+            ),
+            Signature(
+                "what():  Resource temporarily unavailable",
+                "terminate called after throwing an instance of 'std::system_error'\n  what():  Resource temporarily unavailable",
+                "  what():  Connection refused",
+                source="libstdc++ of gcc 5 to 15, std::thread",
             ),
         ),
         explains=("SES211", "SES22", "WRK2"),

@@ -174,10 +174,10 @@ register(
     Cause(
         "FS202",
         "permission-denied-on-mount",
-        "A path is owned by another uid than the one the process runs as.",
+        "The uid that the process runs as may not use a path, most often since another one owns it.",
         "A bind mount hides the image's own ownership: the folder belongs to the host's user. Or an earlier "
         "container ran as root, and its outputs belong to root.",
-        "permission denied on {path}: it is owned by another uid, because a bind mount hides the image's ownership "
+        "permission denied on {path}: most likely it is owned by another uid, because a bind mount hides the image's ownership "
         "or an earlier container made it as root",
         Remediation(
             "Run the container with the owner's uid and gid (--user, a user: mapping, or userns), or chown the "

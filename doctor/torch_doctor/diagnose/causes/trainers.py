@@ -128,33 +128,6 @@ register(
         ),
     ),
     Cause(
-        "GPU259",
-        "bitsandbytes-without-kernels",
-        "bitsandbytes has no library, or no kernels, for this GPU and CUDA.",
-        "It carries one library for each CUDA version. The one that it picked may be missing, or lack this GPU's architecture; "
-        "it then ends the process without a Python exception.",
-        "bitsandbytes has no kernels for this GPU or this CUDA version: it ended the process or runs without a GPU",
-        Remediation(
-            "Install a bitsandbytes that fits torch's CUDA and this GPU, and ask it what it found",
-            (
-                "pip install --upgrade bitsandbytes",
-                "python -m bitsandbytes",
-                'python -c "import torch; print(torch.version.cuda, torch.cuda.get_device_capability())"',
-            ),
-        ),
-        (
-            Signature(
-                "csrc/ops.cu",
-                "Error named symbol not found at line 74 in file /mmfs1/git/bitsandbytes/csrc/ops.cu",
-                "nvcc -c csrc/ops.cu",
-                r"Error (?:named symbol not found|no kernel image is available for execution on the device|invalid device "
-                r"function)[^\n]*csrc/ops\.cu",
-                source="bitsandbytes 0.35 to 0.48",
-            ),
-        ),
-        explains=("GPU206", "GPU223"),
-    ),
-    Cause(
         "DAT243",
         "text-made-a-tensor",
         "Text was to become a tensor.",
